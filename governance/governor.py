@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from governance.consent import ConsentLookup
 from governance.executor import InlineRedaction, RedactionExecutor
 from governance.identifiers import Namer
-from governance.near.governing import NearRegister
+from governance.near.register import NearRegister
 from governance.passes.admit import Admissions
 from governance.passes.feedback import FeedbackJudge
 from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages

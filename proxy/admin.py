@@ -15,7 +15,7 @@ from pathlib import Path
 
 from proxy.counters import Counters
 from proxy.heads import host_of
-from proxy.routing import Router
+from proxy.router import Router
 from proxy.spool import SpoolWriter, layout
 from proxy.spool.states import SpoolState
 

@@ -18,7 +18,13 @@ from proxy.model_versions import ServedModel, Version, can_name
 from proxy.paths import climbs
 from proxy.pins import trajectory_name
 from proxy.responses import Reason, Shape, shape_of
-from proxy.rewriting import (
+from proxy.route import Level, PreparedRoute
+from proxy.router import Router
+from proxy.session_keys import ClientSession, SessionKeys
+from proxy.spool.states import SpoolState
+from proxy.spool.writer import SpoolWriter
+from proxy.target import Target
+from proxy.upstream_request import (
     RewrittenHeaders,
     UpstreamRequest,
     at_its_host,
@@ -26,12 +32,6 @@ from proxy.rewriting import (
     take_session,
     without_client_keys,
 )
-from proxy.route import Level, PreparedRoute
-from proxy.routing import Router
-from proxy.session_keys import ClientSession, SessionKeys
-from proxy.spool.states import SpoolState
-from proxy.spool.writer import SpoolWriter
-from proxy.target import Target
 from trajectory.exchange import ClientIdentity, has_folder
 
 type Mode = Literal["base_url", "forward", "transparent"]

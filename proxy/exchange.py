@@ -11,14 +11,13 @@ from collections.abc import Callable
 
 from proxy.admission import AdmissionControl, AdmittedRequest, RequestRefusal
 from proxy.capture import Capture
+from proxy.capture_factory import CaptureFactory
 from proxy.counters import Counters
 from proxy.credentials import RawFields
 from proxy.heads import content_length, value_of, with_header
 from proxy.limits import Budgets
 from proxy.model_versions import with_model
-from proxy.recording import CaptureFactory
 from proxy.responses import LocalReply, Reason, answer
-from proxy.rewriting import rewrite_trailers
 from proxy.route import Level
 from proxy.shadow import ShadowedCall, Shadows
 from proxy.spool import SpoolUnavailableError
@@ -32,6 +31,7 @@ from proxy.tokens import (
     strip_json,
     stripping_stream,
 )
+from proxy.upstream_request import rewrite_trailers
 from proxy.usage import UsageMeter, costs, is_estimable
 from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ExchangeOutcome

@@ -8,7 +8,7 @@ from proxy.certificate import OwnCertificate
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.probe import probe
-from proxy.routing import Router
+from proxy.router import Router
 from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.expiry import expire

@@ -3,14 +3,14 @@
 import time
 
 from proxy.admission import AdmittedRequest, Mode, RequestRefusal
+from proxy.capture_factory import CaptureFactory
 from proxy.counters import Counters
 from proxy.credentials import CREDENTIAL_HEADERS, RawFields, holds_client_key
 from proxy.keys import UNKNOWN_CLIENT
-from proxy.recording import CaptureFactory
 from proxy.responses import LocalReply, Reason, answer
-from proxy.rewriting import RewrittenHeaders, take_session
 from proxy.route import Level
-from proxy.routing import Router
+from proxy.router import Router
+from proxy.upstream_request import RewrittenHeaders, take_session
 from trajectory.exchange import ExchangeOutcome
 
 _KEPT_PER_SECOND = 50

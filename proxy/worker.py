@@ -11,6 +11,7 @@ from proxy.admission import AdmissionControl
 from proxy.api.endpoints import Endpoints
 from proxy.api.sessions import SessionCalls
 from proxy.api.webhooks import Webhooks
+from proxy.capture_factory import CaptureFactory
 from proxy.certificate import OwnCertificate
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
@@ -26,15 +27,14 @@ from proxy.mitm.interception import Interception, Tunnels
 from proxy.mitm.listeners import Listeners
 from proxy.mitm.master import Addresses, EmbeddedMaster
 from proxy.recorder import Recorder
-from proxy.recording import CaptureFactory
 from proxy.refusals import Refusals
-from proxy.routing import Reachability, Router
+from proxy.router import Reachability, Router
 from proxy.session_keys import SessionKeys
 from proxy.shadow import Shadows
 from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
-from proxy.spooling import open_spool
+from proxy.spool_factory import open_spool
 from proxy.telemetry import SpanExporter
 
 if TYPE_CHECKING:

@@ -39,6 +39,8 @@ NAMESAKES: dict[str, str] = {
     "PreparedTrainer": "TRL's trainer of that recipe, told that its batches are prepared",
 }
 """Class names that several modules have, and why."""
+NOUNS = {"encoding", "finding", "housekeeping", "recording", "serving", "settings"}
+"""Names of modules that end as participles do, and are nouns."""
 ACROSS: dict[str, str] = {
     "agents": "whole agents", "documentation": "pages", "deploy": "deployments",
     "interop": "other people's programs", "scenarios": "one behaviour of the whole product each",
@@ -107,6 +109,14 @@ def test_no_class_has_a_namesake() -> None:
     several = {name: where for name, where in places.items() if len(where) > 1}
     assert {name: where for name, where in several.items() if name not in NAMESAKES} == {}
     assert set(NAMESAKES) <= set(several), "take out of the list what is unique now"
+
+
+def test_a_module_is_named_by_a_noun() -> None:
+    """A participle says what is done, not what is found in the module."""
+    last = {name.rpartition(".")[2] for name in _modules()}
+    words = {name.rpartition("_")[2] for name in last}
+    assert {word for word in words if re.search(r"(?:ing|ings|ed)\Z", word)} <= NOUNS
+    assert words >= NOUNS, "take out of the list what is gone"
 
 
 def test_a_module_with_one_importer_has_a_reason() -> None:

@@ -6,7 +6,7 @@ from trajectory.call import Call
 from trajectory.dialects.mcp import join_answers
 from trajectory.dialects.registry import Dialect, read_calls
 from trajectory.exchange import Exchange, Feedback, SpoolRecord
-from trajectory.imported import is_import, read_import
+from trajectory.imports import is_import, read_import
 from trajectory.telemetry.calls import is_export, read_export
 
 

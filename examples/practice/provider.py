@@ -40,7 +40,7 @@ from train.chat import to_tools
 from train.generation import EngineStoppedError, Generation
 from train.types import Token
 from trajectory.call import Usage
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnswerStream,
     ModelAnswer,
     Piece,

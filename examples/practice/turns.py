@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from examples.practice.tokenizer import CALL_CLOSE, CALL_OPEN
 from train.types import Token
-from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece, new_id
+from trajectory.dialects.writer import CallPiece, CallStart, Piece, TextPiece, new_id
 from trajectory.message import Message, TextPart, ToolCallPart
 
 if TYPE_CHECKING:

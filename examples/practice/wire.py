@@ -12,7 +12,7 @@ from trajectory.canonical import JsonObject
 from trajectory.dialects.anthropic_messages import write as anthropic_messages
 from trajectory.dialects.openai_chat import write as openai_chat
 from trajectory.dialects.openai_responses import write as openai_responses
-from trajectory.dialects.writing import AnswerStream, ModelAnswer
+from trajectory.dialects.writer import AnswerStream, ModelAnswer
 from trajectory.message import Message
 
 DEFAULT_MAX_TOKENS = 128

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from governance.identifiers import Namer
-from governance.near.governing import NearMatches, NearRegister, near_step
+from governance.near.register import NearMatches, NearRegister, near_step
 from governance.passes.calls import EndedCall, RedactedCall, duplicate, failed, follow, held
 from governance.passes.drafts import Draft, base_on, draft
 from governance.policy.dedup import DedupSpec, Repetition

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from governance.detect.finding import Finding
 from governance.detect.questions import LONGEST_ANSWER, key_of_answer
-from governance.redact.embedded import EncodedRun, encoded_in, is_nothing_but_digits
+from governance.redact.encoded_text import EncodedRun, encoded_in, is_nothing_but_digits
 from governance.redact.json_text import Literal, encoded, is_json, literals
 from governance.redact.places import AnswerKey, as_step
 from governance.redact.pseudonym import ENCODED_DATA

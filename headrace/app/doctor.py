@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from headrace.app.gateway_client import routes_that_run
 from headrace.app.home import Home
 from headrace.app.installation import addresses, gateway_config, missing_default_routes
-from headrace.app.running_gateway import routes_that_run
 from headrace.app.setting_sources import unknown_variables
 from headrace.app.settings import Settings
 from headrace.app.version import check_packages

@@ -33,7 +33,7 @@ def verify(
 ) -> None:
     """Check the hash chain of the audit log; print its head, to be noted elsewhere as an anchor."""
     from governance.audit import AuditHead
-    from headrace.services.anchoring import read_anchors, verified_log
+    from headrace.services.anchors import read_anchors, verified_log
 
     running = AppContext.of(context)
     noted = read_anchors(anchors, running.certifier.public_key) if anchors is not None else []
@@ -69,12 +69,7 @@ def anchor(
     as_json: JsonOption = False,
 ) -> None:
     """Check the audit log and store its signed end elsewhere, so that a cut is detected."""
-    from headrace.services.anchoring import (
-        append_anchor,
-        post_anchor,
-        signed_anchor,
-        verified_log,
-    )
+    from headrace.services.anchors import append_anchor, post_anchor, signed_anchor, verified_log
 
     if file is None and url is None:
         raise ConfigurationError("say where to: --file FILE or --url URL.")

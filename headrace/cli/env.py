@@ -8,9 +8,9 @@ import typer
 
 from headrace.app.clients import base_url_environment, local_client_key, proxy_environment
 from headrace.app.context import AppContext
+from headrace.app.gateway_client import as_it_runs, knows_key
 from headrace.app.installation import DefaultRoute, gateway_config, missing_default_routes
 from headrace.app.output import note, print_json
-from headrace.app.running_gateway import as_it_runs, knows_key
 from headrace.cli.common import JsonOption
 from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError

@@ -8,9 +8,9 @@ import typer
 
 from headrace.app.clients import local_client_key
 from headrace.app.context import AppContext
+from headrace.app.gateway_client import post_feedback
 from headrace.app.installation import base_url, gateway_config
 from headrace.app.output import note, print_fields
-from headrace.app.running_gateway import post_feedback
 from headrace.cli.common import JsonOption
 from proxy.api.feedback import MAX_ITEMS
 from proxy.config import GatewayConfig

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.app.context import AppContext
+from headrace.app.gateway_client import admin_address, ask
 from headrace.app.installation import Address, gateway_config
 from headrace.app.log import log, start_log
 from headrace.app.output import jsonable, print_rows
-from headrace.app.running_gateway import admin_address, ask
 from headrace.cli.common import JsonOption, note_mistyped_variables
 from proxy.config import GatewayConfig
 from trajectory.errors import ConfigurationError

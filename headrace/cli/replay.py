@@ -14,7 +14,7 @@ from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from headrace.replay.answering import Replies
+    from headrace.replay.replies import Replies
     from headrace.replay.server import LiveUpstreams, RunningReplay
     from trajectory.canonical import JsonObject
 
@@ -82,8 +82,8 @@ def replay(
 def _replies(running: AppContext, trajectory_id: str, live: "LiveUpstreams") -> "Replies":
     """Return what answers from the recording, except for what is asked live."""
     from governance.redact.pseudonym import MARK
-    from headrace.replay.answering import Replies, cleaner
-    from headrace.replay.loading import load_recording
+    from headrace.replay.replies import Replies, cleaner
+    from headrace.replay.stored_recording import load_recording
     from trajectory.replay import Player, ReplayComparison
 
     recording, tenant = load_recording(running.lake, trajectory_id)

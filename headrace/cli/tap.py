@@ -18,7 +18,7 @@ from proxy.counters import Counters
 from proxy.keys import KeyRegistry
 from proxy.recorder import Recorder
 from proxy.spool import SpoolWriter
-from proxy.spooling import open_spool
+from proxy.spool_factory import open_spool
 from proxy.tap import MessageRecorder, run_tapped
 from proxy.tap.messages import Server
 from trajectory.errors import ConfigurationError, HeadraceError

@@ -12,7 +12,7 @@ from headrace.cli.common import JsonOption, user_name
 from trajectory.canonical import bytes_hash
 
 if TYPE_CHECKING:
-    from headrace.services.exporting import ExportReport
+    from headrace.services.exports import ExportReport
 
 _FORMAT_NAMES = (
     "headrace, openai-messages, atif, otel-genai, openinference, openenv, trl-conversational, "
@@ -47,7 +47,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Export trajectories as JSON lines; only what policy allows for the purpose."""
-    from headrace.services.exporting import export_trajectories
+    from headrace.services.exports import export_trajectories
 
     running = AppContext.of(context)
     report = export_trajectories(
@@ -106,9 +106,9 @@ def import_files(
     """Import documents: sealed into the spool, then governed and stored like captured traffic."""
     from headrace.app.clients import local_client_key
     from headrace.app.installation import gateway_config
-    from headrace.services.importing import find_format, import_documents
+    from headrace.services.imports import find_format, import_documents
     from proxy.keys import KeyRegistry
-    from proxy.spooling import open_spool
+    from proxy.spool_factory import open_spool
     from trajectory.errors import ConfigurationError
 
     running, form = AppContext.of(context), find_format(document_format)

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from headrace.govern.packing import packed_json, unpacked
+from headrace.govern.packed_json import packed_json, unpacked
 from lakehouse.lake import Lake
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError, RetryableError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from governance.near.governing import COMPARED_ROLES, NAMED_LATER, NearRegister, NearStep
+from governance.near.register import COMPARED_ROLES, NAMED_LATER, NearRegister, NearStep
 from governance.near.texts import MessageText, answer_text, conversation_text
 from governance.policy.dedup import NearDuplicates
 from headrace.app.home import Home

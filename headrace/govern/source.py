@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from governance.stored_content import KnownContent
 from headrace.govern.checkpoint import Checkpoint, CheckpointStore
-from headrace.govern.packing import packed_json, unpacked
+from headrace.govern.packed_json import packed_json, unpacked
 from lakehouse.read.conversations import RunSql
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
@@ -23,7 +23,7 @@ from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
 from trajectory.dialects.registry import Dialect
 from trajectory.exchange import has_folder
-from trajectory.imported import MODE as IMPORTED
+from trajectory.imports import MODE as IMPORTED
 from trajectory.reader import read_records
 from trajectory.telemetry.calls import MODE as TRACED
 

@@ -29,7 +29,7 @@ from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, las
 from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.source import Source
 from headrace.pipeline import BatchReport, Pipeline
-from headrace.services.anchoring import LakeWitness
+from headrace.services.anchors import LakeWitness
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
 from trajectory.errors import HeadraceError, RetryableError

@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from headrace.replay.answering import ReplayResponse, Replies, problem
+from headrace.replay.replies import ReplayResponse, Replies, problem
 from trajectory.http_server import BodyTooLongError, HttpLimits, HttpServer, client_of, read_body
 
 _BODY_LIMIT = 64 * 1024 * 1024

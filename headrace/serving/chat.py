@@ -12,7 +12,7 @@ from trajectory.call import Usage
 from trajectory.canonical import JsonObject
 from trajectory.dialects.openai_chat.read import read_message
 from trajectory.dialects.openai_chat.write import CALL_ID, RESPONSE_ID, ChatStream, whole
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     CallPiece,
     CallStart,
     ModelAnswer,

@@ -17,7 +17,7 @@ from proxy.recorder import Recorder
 from proxy.responses import LocalReply, Reason, Shape, answer, json_reply
 from proxy.spool import RecordKind, SpoolUnavailableError, records
 from trajectory.canonical import JsonValue
-from trajectory.dialects.encoding import decode_body
+from trajectory.dialects.content_encoding import decode_body
 from trajectory.exchange import ClientIdentity
 from trajectory.telemetry.calls import TRACES_PATH
 

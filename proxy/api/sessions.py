@@ -14,9 +14,9 @@ from proxy.capture import new_exchange_id
 from proxy.credentials import RawFields, presented_key
 from proxy.keys import KeyRegistry
 from proxy.responses import LocalReply, json_reply
-from proxy.rewriting import take_session
-from proxy.routing import Router
+from proxy.router import Router
 from proxy.session_keys import MOST_TASK_BYTES, ClientSession, SessionKeys, may_be_task
+from proxy.upstream_request import take_session
 from trajectory.canonical import JsonObject
 from trajectory.exchange import ClientIdentity
 

@@ -10,7 +10,7 @@ from mitmproxy.proxy.mode_specs import RegularMode, ReverseMode, TransparentMode
 
 from proxy.counters import Counters
 from proxy.mitm.authority import Authority
-from proxy.routing import Router
+from proxy.router import Router
 from trajectory.errors import ConfigurationError
 
 type Address = tuple[str, int]

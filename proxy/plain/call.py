@@ -12,7 +12,7 @@ from proxy.api.endpoints import Endpoints
 from proxy.capture import Capture
 from proxy.exchange import InFlight, Services
 from proxy.plain import messages
-from proxy.plain.known import KnownHead
+from proxy.plain.known_head import KnownHead
 from proxy.plain.messages import (
     Body,
     MalformedMessageError,

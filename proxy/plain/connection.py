@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from proxy.plain import messages
 from proxy.plain.call import CallGround, ClientCall
-from proxy.plain.known import KnownHead
+from proxy.plain.known_head import KnownHead
 from proxy.plain.messages import HeadTooLongError, MalformedMessageError, RequestHead
 from proxy.plain.upstreams import set_limits
 from proxy.recorder import Recorder

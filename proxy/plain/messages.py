@@ -14,7 +14,7 @@ import httptools
 from proxy.credentials import KEY_HEADERS, RawFields
 from proxy.heads import MOST_HEAD_BYTES, with_value
 from proxy.responses import LocalReply
-from proxy.rewriting import OWN_HEADERS
+from proxy.upstream_request import OWN_HEADERS
 
 MOST_LINE_BYTES = 64 * 1024
 """Of what stands between two pieces of a chunked body: sizes, extensions, trailers."""

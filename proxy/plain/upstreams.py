@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import aiohappyeyeballs
 import certifi
 
-from proxy.routing import Reachability, Router
+from proxy.router import Reachability, Router
 
 type Origin = tuple[bytes, str, int]
 """Scheme, host and port."""

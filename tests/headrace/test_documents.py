@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.cli import run
-from headrace.services.exporting import export_trajectories, portable
-from headrace.services.importing import find_format, import_documents
+from headrace.services.exports import export_trajectories, portable
+from headrace.services.imports import find_format, import_documents
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
 from tests.headrace.building import pipeline

@@ -14,7 +14,7 @@ import pytest
 
 from governance.audit import AuditLog
 from headrace.govern.checkpoint import CheckpointStore
-from headrace.govern.packing import unpacked
+from headrace.govern.packed_json import unpacked
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
 from tests.headrace.building import failures, pipeline, refuse

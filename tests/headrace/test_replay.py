@@ -20,9 +20,9 @@ from governance.redact.pseudonym import MARK
 from governance.redact.report import RedactionScope
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
-from headrace.replay.answering import Replies
-from headrace.replay.loading import load_recording
+from headrace.replay.replies import Replies
 from headrace.replay.server import LiveUpstreams, serving
+from headrace.replay.stored_recording import load_recording
 from lakehouse.lake import Lake
 from tests.headrace.governed import govern
 from tests.headrace.replay_agent import work

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 
 from examples.practice.turns import TurnReader
 from train.types import Token
-from trajectory.dialects.writing import CallPiece, CallStart, Piece, TextPiece
+from trajectory.dialects.writer import CallPiece, CallStart, Piece, TextPiece
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.routing import Router
+from proxy.router import Router
 from tests.proxy.running import Running
 from tests.support.provider import provider
 from tests.support.upstream import Upstream, plain

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.govern.checkpoint import CheckpointStore, installation_name, missing_batches
-from headrace.govern.packing import packed_json, unpacked
+from headrace.govern.packed_json import packed_json, unpacked
 from lakehouse.lake import Lake
 from tests.headrace.building import pipeline as build_pipeline
 from tests.headrace.test_pipeline import EXCHANGES, check, fill, run

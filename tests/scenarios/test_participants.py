@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.exporting import export_trajectories, portable
+from headrace.services.exports import export_trajectories, portable
 from lakehouse.maintenance.upkeep import compact
 from lakehouse.maintenance.verify import verify
 from tests.headrace.governed import MESSAGE_KEY, govern

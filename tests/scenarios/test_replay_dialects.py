@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headrace.replay.answering import Replies
-from headrace.replay.loading import load_recording
+from headrace.replay.replies import Replies
 from headrace.replay.server import LiveUpstreams, serving
+from headrace.replay.stored_recording import load_recording
 from lakehouse.lake import Lake
 from tests.headrace.governed import govern
 from tests.interop.clients.drivers import (

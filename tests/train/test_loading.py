@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from train.evaluation.scoring import load_scoring_model
+from train.evaluation.reward_models import load_scoring_model
 from train.registry.versions import ModelRegistry
 from train.runs.fit import load_model, load_tokenizer
 from trajectory.errors import ConfigurationError

@@ -12,7 +12,7 @@ from train.evaluation.examine import EpisodeOutcomes, examine
 from train.evaluation.gate import GateVerdict, judge, judge_reward_model
 from train.evaluation.held_out import HeldOutTasks
 from train.evaluation.intervals import Interval
-from train.evaluation.scoring import Pair, agreement, load_reward_model
+from train.evaluation.reward_models import Pair, agreement, load_reward_model
 from train.evaluation.win_rate import Regression, Wins, regression_of, wins_of
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection, held_out_side

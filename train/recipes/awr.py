@@ -24,8 +24,8 @@ from train.recipes.base import (
     train_side,
 )
 from train.recipes.settings import RecipeSpec
+from train.runs.epoch_order import resumable
 from train.runs.rows import Masker
-from train.runs.sampling import resumable
 from train.substrate.content import ContentStore
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel

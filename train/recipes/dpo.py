@@ -21,8 +21,8 @@ from train.recipes.base import (
     select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
+from train.runs.epoch_order import resumable
 from train.runs.rows import Masker, Turn
-from train.runs.sampling import resumable
 from train.substrate.content import ContentStore, View
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel

@@ -26,7 +26,7 @@ from train.evaluation.environment import (
     tools_key,
 )
 from train.evaluation.replay_env import Follower, RecordedPath, recorded_path
-from train.evaluation.scoring import RewardModel
+from train.evaluation.reward_models import RewardModel
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -39,8 +39,8 @@ from train.recipes.base import (
 )
 from train.recipes.settings import RecipeSpec
 from train.rewards import episode_scorer, load_object, load_reward
+from train.runs.epoch_order import resumable
 from train.runs.rows import Masker
-from train.runs.sampling import resumable
 from train.substrate.content import ContentStore, Conversation
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from train.evaluation.scoring import episode_ids
+from train.evaluation.reward_models import episode_ids
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -20,8 +20,8 @@ from train.recipes.base import (
     select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
+from train.runs.epoch_order import resumable
 from train.runs.rows import Masker
-from train.runs.sampling import resumable
 from train.substrate.content import ContentStore
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel

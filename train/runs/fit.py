@@ -15,7 +15,7 @@ from typing import Any
 
 from train.chat_template import ChatTemplate
 from train.errors import TrainingError
-from train.evaluation.scoring import LOADING, load_scoring_model
+from train.evaluation.reward_models import LOADING, load_scoring_model
 from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.base import Rows, TrainerParts
 from train.recipes.settings import RecipeSpec, TrainingSettings

@@ -19,7 +19,7 @@ from trajectory.dialects.jsonrpc import (
     read_answer,
     request_objects,
 )
-from trajectory.dialects.reading import DialectOutput
+from trajectory.dialects.reader import DialectOutput
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.reading import call_fields
+from trajectory.dialects.reader import call_fields
 from trajectory.dialects.resends import one_object, read_list
 from trajectory.dialects.wire import (
     as_integer,

@@ -4,7 +4,7 @@ import re
 
 from trajectory.call import Call, CallKind
 from trajectory.dialects.hints import common_hints
-from trajectory.dialects.reading import DialectOutput
+from trajectory.dialects.reader import DialectOutput
 from trajectory.dialects.wire import header
 from trajectory.exchange import Exchange
 

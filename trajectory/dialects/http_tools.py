@@ -6,10 +6,10 @@ from urllib.parse import parse_qsl
 
 from trajectory.call import Call, CallKind, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.encoding import decode_body
+from trajectory.dialects.content_encoding import decode_body
 from trajectory.dialects.hints import common_hints, retry_count
 from trajectory.dialects.operations import Operation
-from trajectory.dialects.reading import DialectOutput
+from trajectory.dialects.reader import DialectOutput
 from trajectory.dialects.streams import content_type, streamed_objects
 from trajectory.dialects.wire import (
     UnreadableError,

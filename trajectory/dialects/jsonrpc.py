@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.encoding import decode_body
+from trajectory.dialects.content_encoding import decode_body
 from trajectory.dialects.wire import (
     UnreadableError,
     as_object,

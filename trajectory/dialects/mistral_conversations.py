@@ -7,7 +7,7 @@ from itertools import groupby
 from trajectory.call import Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.openai_chat.read import read_message, read_usage
-from trajectory.dialects.reading import DialectOutput, assistant, call_fields, model_call
+from trajectory.dialects.reader import DialectOutput, assistant, call_fields, model_call
 from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (

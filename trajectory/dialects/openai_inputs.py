@@ -6,7 +6,7 @@ from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat.read import azure_fields, openai_fields
-from trajectory.dialects.reading import DialectOutput, model_call, posted_to
+from trajectory.dialects.reader import DialectOutput, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import objects, request_json
 from trajectory.exchange import Exchange

@@ -8,7 +8,7 @@ from trajectory.canonical import JsonObject
 from trajectory.dialects.hints import realtime_hints
 from trajectory.dialects.openai_responses.read import read_finish, read_items, turn_of
 from trajectory.dialects.openai_responses.stream import assemble_events
-from trajectory.dialects.reading import DialectOutput, assistant, model_call, posted_to
+from trajectory.dialects.reader import DialectOutput, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
     as_integer,

@@ -36,10 +36,10 @@ from trajectory.dialects.openai_inputs import OpenAIEmbeddings, OpenAIModeration
 from trajectory.dialects.openai_realtime import OpenAIRealtime
 from trajectory.dialects.openai_responses.read import OpenAIResponses
 from trajectory.dialects.openai_responses.write import write as write_openai_responses
-from trajectory.dialects.reading import DialectOutput
+from trajectory.dialects.reader import DialectOutput
 from trajectory.dialects.websocket_turns import is_conversation, turns
 from trajectory.dialects.wire import UnreadableError, response_bytes
-from trajectory.dialects.writing import AnsweredRequest, ModelAnswer, UnwritableError, WireResponse
+from trajectory.dialects.writer import AnsweredRequest, ModelAnswer, UnwritableError, WireResponse
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 

@@ -14,7 +14,7 @@ from json.scanner import make_scanner
 from typing import Any, cast
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.encoding import decode_body
+from trajectory.dialects.content_encoding import decode_body
 from trajectory.dialects.resends import Bodies, Scan, UnusualError
 from trajectory.dialects.sse import SseEvent, decode_events
 from trajectory.exchange import Exchange, Headers

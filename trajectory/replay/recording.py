@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.writing import ModelAnswer
+from trajectory.dialects.writer import ModelAnswer
 from trajectory.message import Message
 
 

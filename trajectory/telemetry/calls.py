@@ -12,7 +12,7 @@ from hashlib import blake2b
 from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, canonical_json
 from trajectory.dialects.agents import with_agent
-from trajectory.dialects.encoding import decode_body
+from trajectory.dialects.content_encoding import decode_body
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.wire import UnreadableError, as_text, header
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback, HttpRequest, HttpResponse

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from trajectory.call import Call, CallKind
-from trajectory.dialects.reading import DialectOutput, assistant, model_call, posted_to
+from trajectory.dialects.reader import DialectOutput, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import as_text, request_json, without
 from trajectory.exchange import Exchange

@@ -21,7 +21,7 @@ from governance.detect.code_terms import (
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
 from governance.detect.names.acts import is_called_after, is_of_science
-from governance.detect.names.embedded import reader_of
+from governance.detect.names.embedded_model import reader_of
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.readers import LIBRARIES, Labelled, Reader
 from governance.detect.normalized_text import TextView

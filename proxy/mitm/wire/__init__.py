@@ -17,7 +17,7 @@ from mitmproxy.proxy.layers import websocket as stock_websocket
 from mitmproxy.proxy.layers.http import _http1
 
 from proxy.mitm.fastpath import MITMPROXY_VERSION, fits
-from proxy.mitm.wire.greeting import receive_greeting
+from proxy.mitm.wire.client_hello import receive_greeting
 from proxy.mitm.wire.http1 import (
     PatientClient,
     ShapedServer,

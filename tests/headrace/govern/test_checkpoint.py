@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.govern.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore
-from headrace.govern.packing import packed_json
+from headrace.govern.packed_json import packed_json
 from lakehouse.lake import Lake
 from trajectory.errors import IntegrityError, RetryableError
 

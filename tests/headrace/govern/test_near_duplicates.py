@@ -26,7 +26,7 @@ from tests.governance.building import (
     placed,
     user,
 )
-from tests.governance.near.test_governing import ANSWER, QUESTION, lamps
+from tests.governance.near.test_register import ANSWER, QUESTION, lamps
 from trajectory.assembly.result import PlacedCall
 
 SPEC = NearDuplicates()

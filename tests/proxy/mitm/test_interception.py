@@ -8,7 +8,7 @@ import pytest
 
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
-from proxy.routing import Router
+from proxy.router import Router
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports

@@ -293,7 +293,7 @@ def test_reward_model_learns_to_prefer_and_is_no_version_of_what_serves(
     assert "prefers the rewarded attempt" in (result.model.path / "README.md").read_text()
     with pytest.raises(ConfigurationError, match="a name of its own"):
         learn(recipe(), "shop-reward")
-    from train.evaluation.scoring import load_reward_model
+    from train.evaluation.reward_models import load_reward_model
 
     with pytest.raises(ConfigurationError, match="no reward model"):
         load_reward_model(tiny_model)

@@ -11,7 +11,7 @@ from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
 from trajectory.dialects.registry import read_exchange, write_answer
-from trajectory.dialects.writing import ModelAnswer
+from trajectory.dialects.writer import ModelAnswer
 from trajectory.message import MediaPart, Message, OpaquePart, ToolResultPart, is_note
 
 KEY = b"k" * 32

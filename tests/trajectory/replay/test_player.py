@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from trajectory.dialects.writing import ModelAnswer
+from trajectory.dialects.writer import ModelAnswer
 from trajectory.message import Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from trajectory.replay import (
     Player,

@@ -18,7 +18,7 @@ from trajectory.dialects.blocks import (
 from trajectory.dialects.hints import anthropic_user
 from trajectory.dialects.jsonrpc import posts_json_rpc
 from trajectory.dialects.openai_chat.read import read_tokens
-from trajectory.dialects.reading import (
+from trajectory.dialects.reader import (
     DialectOutput,
     assistant,
     call_fields,

@@ -16,7 +16,7 @@ from trajectory.dialects.blocks import (
     tool_use,
 )
 from trajectory.dialects.hints import bedrock_hints
-from trajectory.dialects.reading import (
+from trajectory.dialects.reader import (
     DialectOutput,
     assistant,
     model_call,

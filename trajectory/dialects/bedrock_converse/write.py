@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.event_stream import encode_message
 from trajectory.dialects.wire import as_object, as_text
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnsweredRequest,
     ModelAnswer,
     WireResponse,

@@ -11,7 +11,7 @@ from trajectory.dialects.bedrock_converse.read import bedrock_operation, read_co
 from trajectory.dialects.hints import common_hints
 from trajectory.dialects.openai_chat import stream as chat_stream
 from trajectory.dialects.openai_chat.read import read_chat
-from trajectory.dialects.reading import DialectOutput, assistant, model_call
+from trajectory.dialects.reader import DialectOutput, assistant, model_call
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
     UnreadableError,

@@ -8,7 +8,7 @@ from trajectory.dialects.bedrock_converse import write as bedrock_converse
 from trajectory.dialects.bedrock_converse.write import EVENT_STREAM, event_message, request_id
 from trajectory.dialects.bedrock_invoke.read import is_converse
 from trajectory.dialects.openai_chat import write as openai_chat
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnsweredRequest,
     ModelAnswer,
     WireResponse,

@@ -9,7 +9,7 @@ from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.google_gemini.stream import assemble_chunks
 from trajectory.dialects.hints import gemini_hints
-from trajectory.dialects.reading import (
+from trajectory.dialects.reader import (
     CallNames,
     DialectOutput,
     assistant,

@@ -1,7 +1,7 @@
 """Answers as Gemini's ``generateContent`` writes them: whole, as server-sent events, as an array."""
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnsweredRequest,
     ModelAnswer,
     WireResponse,

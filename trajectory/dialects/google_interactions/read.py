@@ -8,7 +8,7 @@ from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.google_interactions.stream import assemble_events
 from trajectory.dialects.hints import common_hints
-from trajectory.dialects.reading import (
+from trajectory.dialects.reader import (
     DialectOutput,
     assistant,
     call_fields,

@@ -2,7 +2,7 @@
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import objects
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnsweredRequest,
     ModelAnswer,
     WireResponse,

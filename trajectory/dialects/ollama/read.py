@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects.reading import CallNames, DialectOutput, assistant, model_call, posted_to
+from trajectory.dialects.reader import CallNames, DialectOutput, assistant, model_call, posted_to
 from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (

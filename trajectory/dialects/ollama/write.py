@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from trajectory.canonical import JsonObject
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnsweredRequest,
     ModelAnswer,
     WireResponse,

@@ -9,7 +9,7 @@ from trajectory.call import Call, CallKind, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat.stream import assemble_chunks
-from trajectory.dialects.reading import (
+from trajectory.dialects.reader import (
     DialectOutput,
     call_fields,
     model_call,

@@ -7,7 +7,7 @@ from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
 from trajectory.dialects.openai_chat.read import azure_fields, openai_fields, read_tokens
 from trajectory.dialects.openai_chat.stream import join_field, join_head
-from trajectory.dialects.reading import DialectOutput, assistant, model_call, posted_to
+from trajectory.dialects.reader import DialectOutput, assistant, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
     as_integer,

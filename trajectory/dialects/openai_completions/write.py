@@ -3,7 +3,7 @@
 from trajectory.canonical import JsonObject
 from trajectory.dialects.openai_chat.write import finish, usage
 from trajectory.dialects.wire import as_object
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnsweredRequest,
     ModelAnswer,
     WireResponse,

@@ -15,7 +15,7 @@ from trajectory.dialects.openai_chat.read import (
     unread_counts,
 )
 from trajectory.dialects.openai_responses.stream import assemble_events
-from trajectory.dialects.reading import (
+from trajectory.dialects.reader import (
     DialectOutput,
     assistant,
     call_fields,

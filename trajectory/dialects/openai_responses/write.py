@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, objects
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnsweredRequest,
     CallPiece,
     CallStart,

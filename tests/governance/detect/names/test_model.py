@@ -10,7 +10,7 @@ from governance.detect.finding import Finding, Unit
 from governance.detect.names.model import EMBEDDED, NamesModel, segments
 from governance.detect.names.readers import Labelled
 from governance.detect.normalized_text import view_of
-from governance.redact.embedded import encoded_in
+from governance.redact.encoded_text import encoded_in
 from tests.governance.redaction_support import SCOPE, made
 from trajectory.errors import ConfigurationError
 

@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajectory.dialects.encoding import DecodedBody, decode_body
+from trajectory.dialects.content_encoding import DecodedBody, decode_body
 
 TEXT = b"a body that repeats itself, " * 200
 ENCODED = {

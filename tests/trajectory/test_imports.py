@@ -13,7 +13,7 @@ from tests.trajectory.telemetry.test_calls import exchange
 from trajectory.assembly import Assembler
 from trajectory.call import CallKind
 from trajectory.exchange import Exchange
-from trajectory.imported import document_body, read_import
+from trajectory.imports import document_body, read_import
 from trajectory.portable import Trajectory
 
 NOW = datetime(2026, 9, 21, 15, tzinfo=UTC)

@@ -7,9 +7,9 @@ from proxy.capture import Capture
 from proxy.credentials import Fingerprints
 from proxy.heads import LENGTH_MARK, HeadTemplate, with_value
 from proxy.recorder import Recorder
-from proxy.rewriting import RewrittenHeaders
 from proxy.route import Level
 from proxy.spool import records
+from proxy.upstream_request import RewrittenHeaders
 
 
 class CaptureFactory:

@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from governance.redact.embedded import decoded, encoded_in
+from governance.redact.encoded_text import decoded, encoded_in
 from tests.governance.redaction_support import SCOPE, made, text
 
 NOTE = "Please write to jane.doe@example.com about the invoice, or call +1 212 555 0123. "

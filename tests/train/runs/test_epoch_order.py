@@ -3,7 +3,7 @@
 import pytest
 from torch.utils.data import RandomSampler, SequentialSampler
 
-from train.runs.sampling import EpochOrder, resumable
+from train.runs.epoch_order import EpochOrder, resumable
 
 
 def test_an_epoch_has_its_order_whoever_begins_with_it() -> None:

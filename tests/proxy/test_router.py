@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.rewriting import rewrite_headers, take_session
-from proxy.routing import Router
+from proxy.router import Router
+from proxy.upstream_request import rewrite_headers, take_session
 
 
 def router(**settings: object) -> Router:

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from headrace.services.importing import find_format
+from headrace.services.imports import find_format
 from lakehouse.lake import Lake
 from lakehouse.read.conversations import StepConversation
 from trajectory.call import TokenCapture, Usage
 from trajectory.errors import ConfigurationError
-from trajectory.imported import restored
+from trajectory.imports import restored
 from trajectory.json_form import time_text
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
 

@@ -17,7 +17,7 @@ from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.registry import read_exchange, write_answer
 from trajectory.dialects.wire import as_object, as_text, objects
-from trajectory.dialects.writing import UnwritableError
+from trajectory.dialects.writer import UnwritableError
 from trajectory.exchange import (
     ClientIdentity,
     Exchange,

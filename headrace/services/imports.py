@@ -12,7 +12,7 @@ from trajectory.dialects.wire import UnreadableError, parse_json
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ClientIdentity
 from trajectory.formats.catalog import FORMATS, Format
-from trajectory.imported import MODE, document_body, format_header
+from trajectory.imports import MODE, document_body, format_header
 from trajectory.json_form import FormError
 from trajectory.portable import Trajectory
 

@@ -12,7 +12,7 @@ from tests.train.lakes import lake_of
 from tests.train.test_chat_templates import tokenizer_of
 from tests.train.test_recipes import attempts, prepared, spec, train
 from train.evaluation.environment import tools_key
-from train.evaluation.scoring import Pair, RewardModel, agreement, load_reward_model
+from train.evaluation.reward_models import Pair, RewardModel, agreement, load_reward_model
 from train.recipes import recipe_module
 from train.runs.fit import load_tokenizer
 from train.runs.rows import Masker

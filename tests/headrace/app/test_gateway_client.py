@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from examples.practice.certificate import make_certificate
-from headrace.app.running_gateway import knows_key, post_feedback
+from headrace.app.gateway_client import knows_key, post_feedback
 from proxy.config import GatewayConfig
 from tests.proxy.running import Running
 from trajectory.exchange import Feedback

@@ -9,7 +9,7 @@ from lakehouse.read.conversations import StepConversation
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, objects
-from trajectory.dialects.writing import ModelAnswer
+from trajectory.dialects.writer import ModelAnswer
 from trajectory.errors import ConfigurationError
 from trajectory.message import ToolResultPart
 from trajectory.replay import RecordedAnswer, RecordedTool, TrajectoryRecording

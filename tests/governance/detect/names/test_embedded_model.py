@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governance.detect.names.embedded import reader_of
+from governance.detect.names.embedded_model import reader_of
 from governance.detect.names.model import EMBEDDED
 from governance.detect.names.tokens import NamesTokenizer
 from governance.detect.normalized_text import view_of

@@ -14,7 +14,7 @@ from trajectory.dialects.anthropic_messages.write import MessagesStream
 from trajectory.dialects.openai_chat.write import ChatStream
 from trajectory.dialects.openai_responses.write import ResponsesStream
 from trajectory.dialects.registry import read_exchange, write_answer
-from trajectory.dialects.writing import (
+from trajectory.dialects.writer import (
     AnswerStream,
     CallPiece,
     CallStart,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.plain.known import KnownHead
+from proxy.plain.known_head import KnownHead
 from proxy.plain.messages import MalformedMessageError, RequestHead
 from tests.proxy.running import Running
 from tests.support.upstream import Reply, Seen, Upstream, as_json

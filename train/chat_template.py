@@ -5,13 +5,19 @@ one message, a system message), some show no tool calls at all, and some end a t
 begins the next one. Whoever learns from a rendered text must know which of these it has before them.
 """
 
+import ctypes
 import json
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from train.chat import ChatMessage
 
+_SECONDS = 10.0
+"""A template shows the longest of conversations in milliseconds; one that loops never ends by itself."""
+_OVERRUNS = 3
+"""After so many a template is not tried again: each of ten thousand rows would take its time."""
 _THINKING = re.compile(r"</?think>")
 
 
@@ -39,9 +45,11 @@ class Tokenizer(Protocol):
 class ChatTemplate:
     """The chat template of one tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Look at how the template shows one question and one answer."""
+    def __init__(self, tokenizer: Tokenizer, *, seconds: float = _SECONDS) -> None:
+        """Look at how the template shows one question and one answer, each in so many ``seconds`` at most."""
         self._tokenizer = tokenizer
+        self._seconds = seconds
+        self._overruns = 0
         self._controls = _control_tokens(tokenizer, self._frame())
         choices = sorted(map(re.escape, self._controls), key=len, reverse=True)
         self._control = re.compile("|".join(choices) or r"(?!)")
@@ -59,18 +67,27 @@ class ChatTemplate:
         Raises:
             TemplateRefusedError: the template cannot show it.
         """
-        try:
-            text = self._tokenizer.apply_chat_template(
+
+        def show() -> str:
+            shown = self._tokenizer.apply_chat_template(
                 list(messages),
                 tools=list(tools) or None,
                 tokenize=False,
                 add_generation_prompt=generation,
             )
-            text.encode()
+            shown.encode()
+            return str(shown)
+
+        if self._overruns >= _OVERRUNS:
+            raise TemplateRefusedError(_OverrunError.__name__)
+        try:
+            return _within(self._seconds, show)
+        except _OverrunError as error:
+            self._overruns += 1
+            raise TemplateRefusedError(type(error).__name__) from None
         except Exception as error:  # noqa: BLE001 - a template is a program: it raises what it likes
             # Its text may hold content.
             raise TemplateRefusedError(type(error).__name__) from None
-        return str(text)
 
     @property
     def ends_turns(self) -> bool:
@@ -156,6 +173,36 @@ class ChatTemplate:
         """Return where the control token begins that ends at ``end``."""
         found = [token for token in self._controls if text.endswith(token, 0, end)]
         return end - len(max(found, key=len)) if found else None
+
+
+class _OverrunError(BaseException):
+    """A template took too long; no template can catch it."""
+
+
+def _within[T](seconds: float, work: Callable[[], T]) -> T:
+    """Return what ``work`` returns; it is ended where it takes longer, in whatever thread it runs.
+
+    Raises:
+        _OverrunError: it was ended.
+    """
+    thread, lock, running = threading.get_ident(), threading.Lock(), True
+
+    def end() -> None:
+        with lock:
+            if running:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread), ctypes.py_object(_OverrunError)
+                )
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        return work()
+    finally:
+        with lock:
+            running = False
+        timer.cancel()
 
 
 _QUESTION, _ANSWER = "Which way?", "Downstream."

@@ -1,5 +1,6 @@
 """Chat templates of real models: what is learned is right to the token, or counted with its reason."""
 
+import copy
 import re
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from train.chat import to_chat
-from train.chat_template import ChatTemplate
+from train.chat_template import ChatTemplate, TemplateRefusedError
 from train.runs.rows import IGNORED, Masker
 from trajectory.message import Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
@@ -272,3 +273,20 @@ def test_all_turns_before_one_that_is_refused_are_learned() -> None:
     (row,) = outcome.rows
     learned = tokenizer.decode([label for label in row.labels if label != IGNORED])
     assert learned == "Hello.<|eot_id|>They cost 42.<|eot_id|>"
+
+
+def test_a_template_that_loops_without_end_is_refused_and_not_tried_for_ever() -> None:
+    tokenizer = copy.copy(tokenizer_of("qwen3"))
+    loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    tokenizer.chat_template = (
+        "{% if messages[0].content == 'loop' %}" + loop + "{% endif %}" + tokenizer.chat_template
+    )
+    template = ChatTemplate(tokenizer, seconds=0.3)
+    assert template.ends_turns
+    for _ in range(5):
+        with pytest.raises(TemplateRefusedError, match="Overrun"):
+            template.render([{"role": "user", "content": "loop"}], generation=True)
+    with pytest.raises(TemplateRefusedError):
+        template.render([{"role": "user", "content": "hello"}], generation=True)
+    tokenizer.chat_template = loop
+    assert not ChatTemplate(tokenizer, seconds=0.3).ends_turns

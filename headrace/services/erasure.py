@@ -55,6 +55,9 @@ def preview(app: AppContext, request: ErasureRequest) -> RemovalReport:
 def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -> Erasure:
     """Erase a person for good; where a legal hold keeps rows, the person's keys stay too.
 
+    It counts as done when its certificate is written. One that was killed before is ended by the next
+    of the same person, whose certificate names it.
+
     Raises:
         ConfigurationError: a name is empty or a pattern; nothing was erased.
     """
@@ -64,26 +67,41 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
     # First: erasing takes cases away, by which the sealed content behind them is found.
     quarantine = drop_held(app, request.tenant, request.actor, "erasure")
     earlier = erasures_of(app.lake, request.tenant, pseudonyms)
-    report = _erase_rows(app, request, pseudonyms, progress)
-    on_hold = _on_hold(people, report)
-    keys = app.subject_keys.destroy([one for one in pseudonyms if one not in on_hold])
-    _audit_end(app, request, report, quarantine, keys)
-    certificate = _certify(
-        app,
-        report,
-        {
-            "tenant": request.tenant,
-            "subjects": [*pseudonyms],
-            "reference": request.reference,
-            "subject_keys_destroyed": keys,
-            "subjects_under_legal_hold": [*sorted(on_hold)],
-            "held_exchanges_dropped": quarantine.dropped,
-            "held_exchanges_under_legal_hold": quarantine.kept,
-            "sealed_captures": sealed_captures(app.settings, app.home),
-            "erasures_before": [*earlier],
-        },
+    finished: list[Erasure] = []
+
+    def finish(report: RemovalReport) -> None:
+        sweep_near(app.home, app.lake)
+        sweep_runs(app.lake, app.home.runs)
+        on_hold = _on_hold(people, report)
+        keys = app.subject_keys.destroy([one for one in pseudonyms if one not in on_hold])
+        _audit_end(app, request, report, quarantine, keys)
+        certificate = _certify(
+            app,
+            report,
+            {
+                "tenant": request.tenant,
+                "subjects": [*pseudonyms],
+                "reference": request.reference,
+                "subject_keys_destroyed": keys,
+                "subjects_under_legal_hold": [*sorted(on_hold)],
+                "held_exchanges_dropped": quarantine.dropped,
+                "held_exchanges_under_legal_hold": quarantine.kept,
+                "sealed_captures": sealed_captures(app.settings, app.home),
+                "erasures_before": [*earlier],
+            },
+        )
+        finished.append(Erasure(report, keys, quarantine, certificate))
+
+    erase_subject(
+        app.lake,
+        request.tenant,
+        pseudonyms,
+        reference=request.reference,
+        progress=progress,
+        holds=holds_of(app.settings, app.lake.query),
+        finish=finish,
     )
-    return Erasure(report, keys, quarantine, certificate)
+    return finished[0]
 
 
 def _audit_request(app: AppContext, request: ErasureRequest, pseudonyms: Sequence[str]) -> None:
@@ -93,23 +111,6 @@ def _audit_request(app: AppContext, request: ErasureRequest, pseudonyms: Sequenc
         subject=",".join(pseudonyms),
         detail={"tenant": request.tenant, "reference": request.reference},
     )
-
-
-def _erase_rows(
-    app: AppContext, request: ErasureRequest, pseudonyms: Sequence[str], progress: Progress
-) -> RemovalReport:
-    """Erase rows, and what was derived from them outside the lake."""
-    report = erase_subject(
-        app.lake,
-        request.tenant,
-        pseudonyms,
-        reference=request.reference,
-        progress=progress,
-        holds=holds_of(app.settings, app.lake.query),
-    )
-    sweep_near(app.home, app.lake)
-    sweep_runs(app.lake, app.home.runs)
-    return report
 
 
 def _on_hold(people: Sequence[Sequence[str]], report: RemovalReport) -> set[str]:

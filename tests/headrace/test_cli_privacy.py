@@ -113,6 +113,27 @@ def test_an_erasure_destroys_the_key_and_is_certified(
     assert PERSON not in certificate.read_text()
 
 
+@pytest.mark.parametrize("before", ["sweep_near", "_audit_end", "_certify"])
+def test_an_erasure_that_was_killed_before_its_certificate_is_ended_by_the_next(
+    capsys: pytest.CaptureFixture[str], home: Home, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    sealed(home, own_key=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(f"headrace.services.erasure.{before}", killed)
+        assert run(["erase", PERSON, "--tenant", "acme", "--yes"]) != 0
+    assert not home.certificates.exists()
+    report = json.loads(done(capsys, "erase", PERSON, "--tenant", "acme", "--yes", "--json")[0])
+    statement = json.loads(Path(report["certificate"]).read_text())["statement"]
+    assert len(statement["killed_erasures_ended"]) == 1
+    assert statement["erasures_before"] == []
+    secrets = load_secrets(home.secrets)
+    subject = subject_id(secrets.derive(b"pseudonym"), "acme", PERSON)
+    assert subject_keys_of(home, secrets).known(subject) is None
+
+
 def without_headrace(certificate: Path, key: str) -> None:
     """Check a certificate as docs/privacy-officer.md tells those who do not run Headrace."""
     stated = json.loads(certificate.read_text())

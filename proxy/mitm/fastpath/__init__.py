@@ -39,9 +39,10 @@ _import_addons_one_by_one()
 from mitmproxy import connection, http, optmanager
 from mitmproxy.addonmanager import traverse
 from mitmproxy.master import Master
-from mitmproxy.proxy import context, layers, mode_servers
+from mitmproxy.proxy import commands, context, layer, layers, mode_servers
+from mitmproxy.proxy.layers import tls
 
-from proxy.mitm.fastpath import lookups
+from proxy.mitm.fastpath import generators, lookups
 from proxy.mitm.fastpath.handler import FastHandler, HookTable, PendingWrites
 
 _log = logging.getLogger(__name__)
@@ -108,12 +109,18 @@ def apply(master: Master, *, enabled: bool, pending: PendingWrites | None = None
     handler = type("Handler", (FastHandler,), about)
     _patches.set(mode_servers, "ProxyConnectionHandler", handler)
     _patches.set(optmanager._Option, "current", lookups.current)
+    _patches.set(commands.StartHook, "__new__", staticmethod(lookups.new_hook))
     _patches.set(http.Headers, "get_all", lookups.get_all)
     _patches.set(http.Headers, "get", lookups.get)
     _patches.set(http.Headers, "__contains__", lookups.contains)
     _patches.set(context.Context, "fork", lookups.fork)
     _patches.set(connection.Connection, "__eq__", lookups.same)
-    _patches.set(layers.HttpLayer, "event_to_child", lookups.event_to_child)
+    _patches.set(layer.Layer, "handle_event", generators.handle_event)
+    _patches.set(layers.HttpLayer, "event_to_child", generators.event_to_child)
+    _patches.set(tls.TLSLayer, "_handle_event", generators.tls_event)
+    _patches.set(tls.ClientTLSLayer, "event_to_child", generators.event_to_tls_client)
+    _patches.set(tls.ServerTLSLayer, "event_to_child", generators.event_to_tls_server)
+    _patches.set(tls.TLSLayer, "tls_interact", generators.tls_interact)
     if "__post_init__" in vars(http.MessageData):
         _patches.set(http.MessageData, "__post_init__", lookups.no_check)
     for owner, name, function in lookups.checked_functions():

@@ -9,8 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from mitmproxy import exceptions
-from mitmproxy.connection import Connection
+from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import commands, events, mode_servers, server
+from mitmproxy.proxy.layer import Layer
+from mitmproxy.proxy.layers.http import HttpLayer
+from mitmproxy.proxy.layers.http._hooks import HttpConnectedHook
+from mitmproxy.proxy.layers.http._http1 import Http1Server
 from mitmproxy.utils import asyncio_utils
 
 _mitmproxy_log = logging.getLogger("mitmproxy.fastpath")
@@ -69,6 +73,10 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
         self.max_conns = defaultdict(lambda: asyncio.Semaphore(MOST_CALLS))
         self._queue: deque[events.Event] = deque()
         self._busy = False
+        self._connects = False
+        """A CONNECT was answered, and its outer layers are still asked."""
+        self._tunnels = False
+        """They are not any more."""
         self._unsent: dict[Connection, list[bytes]] = {}
         self._held: list[bytes] = []
         """For the client, until the spool knows of what they belong to."""
@@ -120,6 +128,8 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
         try:
             while queue:
                 self._one(queue.popleft())
+            if self._connects:
+                self._leave_out()
         except Exception:  # noqa: BLE001 - as stock: the connection is lost, the process goes on
             queue.clear()
             self.log("mitmproxy has crashed!", logging.ERROR, exc_info=True)
@@ -143,7 +153,19 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
                 self._send()
                 self._other(command)
 
+    def _leave_out(self) -> None:
+        """Hand events straight to what a CONNECT opened, once all before it would pass them on.
+
+        Stock code makes of each event an HTTP message and an event again, and of each command: a
+        fifth of a call's CPU.
+        """
+        inner = _opened(self.layer)
+        if inner is not None:
+            self.layer, self._connects, self._tunnels = inner, False, True
+
     def _start_hook(self, hook: commands.StartHook) -> None:
+        if type(hook) is HttpConnectedHook:
+            self._connects = True
         rest = self._run_hook(hook)
         if rest is not None:
             self._send()
@@ -164,10 +186,18 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
             if self._held:
                 self.pending.settle()
             if command.connection in self.transports:
-                half = isinstance(command, commands.CloseTcpConnection) and command.half_close
-                self.close_connection(command.connection, half)
+                self._close(command)
         else:
             raise TypeError(f"unexpected command: {type(command).__name__}")
+
+    def _close(self, command: commands.ConnectionCommand) -> None:
+        """Close a connection, or one side of it; under a CONNECT always both, as stock code does."""
+        connection = command.connection
+        if not self._tunnels:
+            half = isinstance(command, commands.CloseTcpConnection) and command.half_close
+            self.close_connection(connection, half)
+        elif connection is not self.client or connection.state & ConnectionState.CAN_WRITE:
+            self.close_connection(connection)
 
     def _task(self, coroutine: Any, name: str, *, keep: bool = False) -> asyncio.Task[Any]:
         return asyncio_utils.create_task(
@@ -215,6 +245,20 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
             if room is not None and transport.handler is asyncio.current_task():
                 await room.wait()
                 break
+
+
+def _opened(outer: Layer) -> Layer | None:
+    """Return the layer under a CONNECT that stands; None while others have something to do yet."""
+    http_layer = outer.context.layers[-1]
+    if not isinstance(http_layer, HttpLayer) or len(http_layer.connections) != 1:
+        return None  # a plain call before the CONNECT has left a connection to its upstream
+    (connection,) = http_layer.connections.values()
+    if not isinstance(connection, Http1Server) or connection.state != connection.passthrough:
+        return None
+    if http_layer.command_sources or len(http_layer.streams) != 1:
+        return None
+    (stream,) = http_layer.streams.values()
+    return stream.child_layer
 
 
 _arguments: dict[type, str] = {}

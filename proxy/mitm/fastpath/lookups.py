@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from mitmproxy import connection, http, optmanager
-from mitmproxy.proxy import commands, context, events, layers
+from mitmproxy.proxy import context, layers
 from mitmproxy.proxy.layers import modes, tcp, tls, websocket
-from mitmproxy.proxy.layers.http import SendHttp, _http1
-from mitmproxy.proxy.layers.http._base import ReceiveHttp
-from mitmproxy.proxy.layers.http._events import RequestHeaders
+from mitmproxy.proxy.layers.http import _http1
 
 _IMMUTABLE = (bool, int, float, str, bytes, type(None))
 
@@ -63,36 +61,13 @@ def same(one: connection.Connection, other: object) -> bool:
     return isinstance(other, connection.Connection) and one.id == other.id
 
 
-def event_to_child(http_layer: Any, child: Any, event: events.Event) -> Iterator[commands.Command]:
-    """Hand an event on, and what comes of it; stock asks 245 times a call what a command is, 12 µs."""
-    for command in child.handle_event(event):
-        kind = type(command)
-        if command.blocking or kind is commands.RequestWakeup:
-            http_layer.command_sources[command] = child
-        if kind is ReceiveHttp:
-            event_ = command.event
-            if isinstance(event_, RequestHeaders):
-                yield from http_layer.make_stream(event_.stream_id)
-            stream = http_layer.streams.get(event_.stream_id)
-            if stream is not None:
-                yield from http_layer.event_to_child(stream, event_)
-        elif kind is SendHttp:
-            receiver = http_layer.connections[command.connection]
-            yield from http_layer.event_to_child(receiver, command.event)
-        elif kind is layers.http.DropStream:
-            http_layer.streams.pop(command.stream_id, None)
-        elif kind is layers.http.GetHttpConnection:
-            yield from http_layer.get_connection(command)
-        elif kind is layers.http.RegisterHttpConnection:
-            yield from http_layer.register_connection(command)
-        else:
-            if kind is commands.OpenConnection:
-                http_layer.connections[command.connection] = child
-            yield command
-
-
 def no_check(_: object) -> None:
     """Stand for a type check of values that mitmproxy's own parser made."""
+
+
+def new_hook(kind: type, *_: object) -> Any:
+    """Make a hook; stock code looks each time whether its class is well-formed."""
+    return object.__new__(kind)
 
 
 def checked_functions() -> Iterator[tuple[type, str, object]]:

@@ -52,9 +52,9 @@ class Recorder:
         """What the spool must know before any byte goes to a client."""
         self._held: list[Callable[[], None]] = []
         """What sends the bytes that were held meanwhile."""
-        self._asking: list[Capture] = []
-        """Requests on their way, that only memory knows."""
-        self._asked: list[Capture] = []
+        self._asking: dict[Capture, None] = {}
+        """Requests on their way, that only memory knows; in order, and let go of once answered."""
+        self._asked: dict[Capture, None] = {}
         """Those that were on their way when it was last looked."""
         self._sweep_due = False
         self._owed: deque[bytes] = deque()
@@ -110,6 +110,7 @@ class Recorder:
         portion: list[Record] = []
         size = 0
         for capture in captures:
+            self._asking.pop(capture, None)
             try:
                 taken = capture.take()
             except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
@@ -191,7 +192,7 @@ class Recorder:
 
     def ask(self, capture: "Capture") -> None:
         """Let a request wait until its answer comes, or until the time for that is over."""
-        self._asking.append(capture)
+        self._asking[capture] = None
         if not self._sweep_due:
             self._sweep_due = True
             asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._sweep)
@@ -199,7 +200,7 @@ class Recorder:
     def _sweep(self) -> None:
         """Write the requests that have waited since the last time."""
         late = [capture for capture in self._asked if not (capture.begun or capture.ended)]
-        self._asked, self._asking = self._asking, []
+        self._asked, self._asking = self._asking, {}
         if late:
             self._write(late)
         self._sweep_due = bool(self._asked)

@@ -35,10 +35,6 @@ ALONE: dict[str, str] = {
     "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
 }
 """Modules with one importer beside them that stay apart, and why."""
-NAMESAKES: dict[str, str] = {
-    "PreparedTrainer": "TRL's trainer of that recipe, told that its batches are prepared",
-}
-"""Class names that several modules have, and why."""
 NOUNS = {"encoding", "finding", "housekeeping", "recording", "serving", "settings"}
 """Names of modules that end as participles do, and are nouns."""
 ACROSS: dict[str, str] = {
@@ -106,9 +102,7 @@ def test_no_class_has_a_namesake() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(name)
-    several = {name: where for name, where in places.items() if len(where) > 1}
-    assert {name: where for name, where in several.items() if name not in NAMESAKES} == {}
-    assert set(NAMESAKES) <= set(several), "take out of the list what is unique now"
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_a_module_is_named_by_a_noun() -> None:

@@ -21,6 +21,7 @@ from train.recipes.base import (
     conversation_of,
     counted,
     limited,
+    sft_arguments,
     train_side,
 )
 from train.recipes.settings import RecipeSpec
@@ -92,27 +93,17 @@ class WeightedRecipe:
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:
-        from datasets import Dataset
         from trl import SFTConfig
 
         arguments = SFTConfig(
-            **parts.arguments,
-            train_sampling_strategy="group_by_length"
-            if parts.spec.training.group_by_length
-            else "random",
-            max_length=None,
-            dataset_kwargs={"skip_prepare_dataset": True},
+            **sft_arguments(parts),
             # The collator needs the weights, which no model's forward takes.
             remove_unused_columns=False,
         )
         return _trainer_class()(
-            model=parts.model,
             args=arguments,
-            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
             data_collator=_collator(parts.tokenizer.pad_token_id),
-            processing_class=parts.tokenizer,
-            callbacks=list(parts.callbacks),
-            peft_config=parts.adapter,
+            **parts.for_trainer(),
         )
 
 

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from train.chat import UnrenderableError
 from train.recipes.settings import RecipeSpec
+from train.runs.epoch_order import resumable
 from train.runs.rows import Masker
 from train.substrate.content import ContentStore, Conversation
 from train.types import ScoredItem
@@ -87,6 +89,18 @@ class TrainerParts:
     adapter: Any
     """A peft configuration or None."""
 
+    def for_trainer(self, columns: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what each trainer of TRL takes beside its configuration; ``columns`` instead of the rows'."""
+        from datasets import Dataset
+
+        return {
+            "model": self.model,
+            "train_dataset": Dataset.from_dict(dict(columns or self.rows.columns)),
+            "processing_class": self.tokenizer,
+            "callbacks": list(self.callbacks),
+            "peft_config": self.adapter,
+        }
+
 
 class RecipeModule(Protocol):
     """A recipe. Modules of this package each hold one instance named ``RECIPE``."""
@@ -122,6 +136,30 @@ class RecipeModule(Protocol):
     def trainer(self, parts: TrainerParts) -> Any:
         """Return the TRL trainer, ready to train."""
         ...
+
+
+@cache
+def on_token_ids(trainer_class: type) -> Any:
+    """Return a trainer class of TRL that is resumable and takes rows that are token ids already."""
+
+    class PreparedTrainer(resumable(trainer_class)):  # type: ignore[misc]
+        """A trainer whose rows need no preparation."""
+
+        def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+            return dataset
+
+    return PreparedTrainer
+
+
+def sft_arguments(parts: TrainerParts) -> dict[str, Any]:
+    """Return the arguments of TRL's configuration for rows that our masking function made."""
+    grouped = parts.spec.training.group_by_length
+    return {
+        **parts.arguments,
+        "train_sampling_strategy": "group_by_length" if grouped else "random",
+        "max_length": None,  # the masking function cuts rows, and counts what it cuts
+        "dataset_kwargs": {"skip_prepare_dataset": True},
+    }
 
 
 def conversation_of(

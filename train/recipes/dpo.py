@@ -18,10 +18,10 @@ from train.recipes.base import (
     Selection,
     TrainerParts,
     conversation_of,
+    on_token_ids,
     select_contrasting,
 )
 from train.recipes.settings import RecipeSpec
-from train.runs.epoch_order import resumable
 from train.runs.rows import Masker, Turn
 from train.substrate.content import ContentStore, View
 from train.types import ScoredItem
@@ -67,23 +67,12 @@ class PreferenceRecipe:
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:
-        from datasets import Dataset
         from trl import DPOConfig, DPOTrainer
 
-        class PreparedTrainer(resumable(DPOTrainer)):  # type: ignore[misc]
-            """DPOTrainer on rows that are token ids already."""
-
-            def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
-                return dataset
-
         options = DpoOptions.model_validate(parts.spec.options)
-        return PreparedTrainer(
-            model=parts.model,
+        return on_token_ids(DPOTrainer)(
             args=DPOConfig(**parts.arguments, max_length=None, beta=options.beta),
-            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
-            processing_class=parts.tokenizer,
-            callbacks=list(parts.callbacks),
-            peft_config=parts.adapter,
+            **parts.for_trainer(),
         )
 
 

@@ -157,7 +157,6 @@ class LiveRecipe:
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:
-        from datasets import Dataset
         from trl import GRPOConfig
 
         options = GrpoLiveOptions.model_validate(parts.spec.options)
@@ -184,13 +183,9 @@ class LiveRecipe:
             return live_trainer_class()(
                 rows=columns,
                 definitions=definitions,
-                model=parts.model,
                 args=arguments,
                 reward_funcs=scorers,
-                train_dataset=Dataset.from_dict({"place": list(range(len(parts.rows)))}),
-                processing_class=parts.tokenizer,
-                callbacks=list(parts.callbacks),
-                peft_config=parts.adapter,
+                **parts.for_trainer({"place": list(range(len(parts.rows)))}),
                 environment_factory=environments,
             )
         except ValueError as error:

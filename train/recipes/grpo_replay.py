@@ -188,7 +188,6 @@ class ReplayRecipe:
         builder.dropped["attempt_not_drawn"] += len(usable) % size
 
     def trainer(self, parts: TrainerParts) -> Any:
-        from datasets import Dataset
         from trl import GRPOConfig
 
         options = GrpoReplayOptions.model_validate(parts.spec.options)
@@ -210,12 +209,8 @@ class ReplayRecipe:
         return replay_trainer_class()(
             parts.rows.columns["attempts"],
             parts.rows.columns["rewards"],
-            model=parts.model,
             args=arguments,
-            train_dataset=Dataset.from_dict({"prompt": parts.rows.columns["prompt"]}),
-            processing_class=parts.tokenizer,
-            callbacks=list(parts.callbacks),
-            peft_config=parts.adapter,
+            **parts.for_trainer({"prompt": parts.rows.columns["prompt"]}),
         )
 
 

@@ -19,10 +19,10 @@ from train.recipes.base import (
     conversation_of,
     counted,
     limited,
+    on_token_ids,
     train_side,
 )
 from train.recipes.settings import RecipeSpec
-from train.runs.epoch_order import resumable
 from train.runs.rows import Masker, Turn
 from train.substrate.content import ContentStore
 from train.types import ScoredItem
@@ -79,14 +79,7 @@ class UnpairedRecipe:
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:
-        from datasets import Dataset
         from trl import KTOConfig, KTOTrainer
-
-        class PreparedTrainer(resumable(KTOTrainer)):  # type: ignore[misc]
-            """KTOTrainer on rows that are token ids already."""
-
-            def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
-                return dataset
 
         options = KtoOptions.model_validate(parts.spec.options)
         labels = parts.rows.columns["label"]
@@ -98,13 +91,9 @@ class UnpairedRecipe:
             beta=options.beta,
             undesirable_weight=wanted / max(1, len(labels) - sum(labels)),
         )
-        return PreparedTrainer(
-            model=parts.model,
+        return on_token_ids(KTOTrainer)(
             args=arguments,
-            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
-            processing_class=parts.tokenizer,
-            callbacks=list(parts.callbacks),
-            peft_config=parts.adapter,
+            **parts.for_trainer(),
         )
 
 

@@ -68,21 +68,16 @@ class RewardModelRecipe:
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:
-        from datasets import Dataset
         from trl import RewardConfig, RewardTrainer
 
         options = RewardModelOptions.model_validate(parts.spec.options)
         return resumable(RewardTrainer)(
-            model=parts.model,
             args=RewardConfig(
                 **parts.arguments,
                 max_length=None,  # rows that are too long were dropped and counted
                 center_rewards_coefficient=options.centering,
             ),
-            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
-            processing_class=parts.tokenizer,
-            callbacks=list(parts.callbacks),
-            peft_config=parts.adapter,
+            **parts.for_trainer(),
         )
 
 

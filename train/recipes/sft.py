@@ -12,6 +12,7 @@ from train.recipes.base import (
     conversation_of,
     counted,
     limited,
+    sft_arguments,
     train_side,
 )
 from train.recipes.settings import RecipeSpec
@@ -69,24 +70,11 @@ class SupervisedRecipe:
         return builder.build()
 
     def trainer(self, parts: TrainerParts) -> Any:
-        from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
 
-        arguments = SFTConfig(
-            **parts.arguments,
-            train_sampling_strategy="group_by_length"
-            if parts.spec.training.group_by_length
-            else "random",
-            max_length=None,  # rows are cut by our masking function, which counts what it cuts
-            dataset_kwargs={"skip_prepare_dataset": True},
-        )
         return resumable(SFTTrainer)(
-            model=parts.model,
-            args=arguments,
-            train_dataset=Dataset.from_dict(dict(parts.rows.columns)),
-            processing_class=parts.tokenizer,
-            callbacks=list(parts.callbacks),
-            peft_config=parts.adapter,
+            args=SFTConfig(**sft_arguments(parts)),
+            **parts.for_trainer(),
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from proxy.config import CredentialSource, Route, UpstreamChoice
 from proxy.pins import Pins
@@ -218,14 +218,14 @@ type _Versions = tuple[dict[ServingRole, PublishedVersion], list[PublishedVersio
 """Versions of a model by role, and those without a role that still answer."""
 
 
-def _read(value: object) -> dict[str, _Versions]:
+def _read(value: Any) -> dict[str, _Versions]:
     """Return the versions of each model.
 
     Raises:
         ValueError: it is not what the app publishes.
     """
     try:
-        models = value["models"]  # type: ignore[index]
+        models = value["models"]
         return {
             str(name): (
                 {

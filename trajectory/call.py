@@ -46,6 +46,9 @@ class TokenCapture:
     """One per completion token, natural log, of the sampled token."""
 
 
+type HintKind = Literal["session", "parent", "task", "group", "response", "agent"]
+
+
 @dataclass(frozen=True, slots=True)
 class SessionHint:
     """A name for the session that the client itself sent, strongest sources first in a call."""
@@ -53,7 +56,7 @@ class SessionHint:
     source: str
     """header:x-headrace-session | url | traceparent | client:<header or field> | previous_response_id …"""
     value: str
-    kind: Literal["session", "parent", "task", "group", "response", "agent"] = "session"
+    kind: HintKind = "session"
 
 
 @dataclass(frozen=True, slots=True)

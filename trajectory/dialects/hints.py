@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import unquote
 
-from trajectory.call import Call, SessionHint
+from trajectory.call import Call, HintKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, header, parse_json_or_none
 from trajectory.exchange import Exchange, Headers
@@ -76,17 +76,19 @@ def _tells(name: str) -> bool:
     )
 
 
-def _hint(source: str, value: JsonValue | None, kind: str = "session") -> tuple[SessionHint, ...]:
+def _hint(
+    source: str, value: JsonValue | None, kind: HintKind = "session"
+) -> tuple[SessionHint, ...]:
     text = as_text(value)
     if text is None or not text.strip():
         return ()
-    # The kinds are the literals of this module's own calls.
-    return (SessionHint(source, text.strip()[:VALUE_LIMIT], kind),)  # type: ignore[arg-type]
+    return (SessionHint(source, text.strip()[:VALUE_LIMIT], kind),)
 
 
 def _headrace_hints(headers: Headers) -> tuple[SessionHint, ...]:
     hints: list[SessionHint] = []
-    for kind in ("session", "task", "group", "parent"):
+    kinds: tuple[HintKind, ...] = ("session", "task", "group", "parent")
+    for kind in kinds:
         name = f"x-headrace-{kind}"
         hints.extend(_hint(f"header:{name}", header(headers, name), kind))
     return tuple(hints)

@@ -226,7 +226,7 @@ def _schema(schema: JsonValue) -> JsonValue:
         elif name == "type" and isinstance(value, str):
             found[name] = value.lower()
         elif name == "required" and isinstance(value, list):
-            found[name] = sorted(map(str, value))  # type: ignore[assignment]
+            found[name] = [*sorted(map(str, value))]
         elif name == "description":
             found[name] = _normal_text(str(value))
         else:

@@ -202,7 +202,8 @@ def _proto_value(value: Any) -> JsonValue:
         case "double_value":
             return item if abs(item) < float("inf") else str(item)
         case _:
-            return item  # type: ignore[no-any-return]  # text, true or false, an integer
+            plain: JsonValue = item  # text, true or false, an integer
+            return plain
 
 
 def encode_json(spans: Sequence[Span]) -> JsonObject:

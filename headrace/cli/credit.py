@@ -1,8 +1,9 @@
 """``headrace credit``: which decision of an attempt deserves how much of its reward."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields, print_rows
 from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lakehouse.rewards import RewardWeights
 
 app = typer.Typer(
     help="Step-level credit for training, computed from rewards.", no_args_is_help=True
@@ -58,7 +62,6 @@ def compute(
     """Compute the credit of every decision and append it to the table credits."""
     from lakehouse.credit.algorithms import algorithm_named
     from lakehouse.credit.compute import Scope, compute_credits
-    from lakehouse.rewards import RewardWeights
 
     running = AppContext.of(context)
     chosen = algorithm_named(algorithm)
@@ -66,17 +69,7 @@ def compute(
     if (substrate is None) == (not signal):
         raise ConfigurationError("give --substrate, or the weights with --signal name=weight.")
     if signal:
-        if combine not in ("last", "mean", "minimum", "sum"):
-            raise ConfigurationError(
-                f"--combine {combine!r} is not one of last, mean, minimum, sum."
-            )
-        if missing not in ("leave_out", "zero"):
-            raise ConfigurationError(f"--missing {missing!r} is not one of leave_out, zero.")
-        weights = RewardWeights(dict(_weight(text) for text in signal), combine, missing)
-        if gate is not None:
-            outcome, least = _weight(gate, "--gate")
-            weights = replace(weights, gate=outcome, gate_at_least=least)
-        scope = Scope(tenant=tenant)
+        weights, scope = _weights(signal, combine, missing, gate), Scope(tenant=tenant)
     else:
         from headrace.services.substrates import find_manifest
 
@@ -173,6 +166,23 @@ def algorithms(as_json: JsonOption = False) -> None:
         for one in ALGORITHMS.values()
     ]
     print_rows(rows, as_json=as_json)
+
+
+def _weights(
+    signals: Sequence[str], combine: str, missing: str, gate: str | None
+) -> "RewardWeights":
+    """Return the weights that the options of a computation without a substrate give."""
+    from lakehouse.rewards import RewardWeights
+
+    if combine not in ("last", "mean", "minimum", "sum"):
+        raise ConfigurationError(f"--combine {combine!r} is not one of last, mean, minimum, sum.")
+    if missing not in ("leave_out", "zero"):
+        raise ConfigurationError(f"--missing {missing!r} is not one of leave_out, zero.")
+    weights = RewardWeights(dict(map(_weight, signals)), combine, missing)
+    if gate is None:
+        return weights
+    outcome, least = _weight(gate, "--gate")
+    return replace(weights, gate=outcome, gate_at_least=least)
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

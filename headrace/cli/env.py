@@ -12,6 +12,7 @@ from headrace.app.gateway_client import as_it_runs, knows_key
 from headrace.app.installation import DefaultRoute, gateway_config, missing_default_routes
 from headrace.app.output import note, print_json
 from headrace.cli.common import JsonOption
+from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError
 
@@ -29,6 +30,16 @@ def _why_none(off: tuple[DefaultRoute, ...]) -> str:
         f"Start `headrace up` where {off[0].variable} is the provider's key, or use `headrace env "
         "--proxy` and let the agent keep its own."
     )
+
+
+def _bundle(config: GatewayConfig, chosen: Path | None) -> Path:
+    """Return the certificate bundle that agents trust; it is written where it is not there."""
+    from proxy.mitm.authority import ensure_authority, write_bundle
+
+    authority = ensure_authority(config.authority)
+    if chosen is not None or not authority.bundle_path.with_suffix(".p12").exists():
+        chosen = write_bundle(authority, chosen)
+    return (chosen or authority.bundle_path).absolute()
 
 
 def env(
@@ -59,13 +70,7 @@ def env(
             f"{home.root}: name that one with --home or HEADRACE_HOME (`headrace up` printed it)."
         )
     if proxy:
-        from proxy.mitm.authority import ensure_authority, write_bundle
-
-        authority = ensure_authority(config.authority)
-        if bundle is not None or not authority.bundle_path.with_suffix(".p12").exists():
-            bundle = write_bundle(authority, bundle)
-        path = (bundle or authority.bundle_path).absolute()
-        variables = proxy_environment(config, client_key, path)
+        variables = proxy_environment(config, client_key, _bundle(config, bundle))
     else:
         variables = base_url_environment(as_it_runs(running.settings, config), client_key)
     if not variables:

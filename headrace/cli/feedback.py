@@ -66,16 +66,8 @@ def feedback(
     if file is not None:
         items = _from_file(file)
     else:
-        targets = {
-            "response_id": response,
-            "step_id": step,
-            "trajectory_id": trajectory,
-            "session_id": session,
-        }
-        given = {target: text for target, text in targets.items() if text}
-        if len(given) != 1:
-            raise ConfigurationError("give one of --response, --step, --trajectory, --session.")
-        fields = {
+        item = {
+            **_target(response, step, trajectory, session),
             "name": name,
             "value": value,
             "label": label,
@@ -85,10 +77,24 @@ def feedback(
             "span": None if span is None else _span(span, span_unit),
         }
         _warn_when_unknown(running, step=step, trajectory=trajectory)
-        items = [
-            {**given, **{field: entry for field, entry in fields.items() if entry is not None}}
-        ]
+        items = [{field: entry for field, entry in item.items() if entry is not None}]
     print_fields(_send(running, items, key), as_json=as_json)
+
+
+def _target(
+    response: str | None, step: str | None, trajectory: str | None, session: str | None
+) -> dict[str, str]:
+    """Return what the feedback is about, as the gateway's API takes it."""
+    targets = {
+        "response_id": response,
+        "step_id": step,
+        "trajectory_id": trajectory,
+        "session_id": session,
+    }
+    given = {target: text for target, text in targets.items() if text}
+    if len(given) != 1:
+        raise ConfigurationError("give one of --response, --step, --trajectory, --session.")
+    return given
 
 
 def _span(text: str, unit: str) -> dict[str, Any]:

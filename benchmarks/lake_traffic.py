@@ -18,10 +18,12 @@ from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
+from lakehouse.price_records import RecordedPrices
 from proxy.spool import RecordKind, SpoolReader, SpoolWriter, records
 from trajectory.assembly.result import Assembly
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 from trajectory.message import Message
+from trajectory.prices import load_prices
 
 KEY = b"s" * 32
 STEPS = 10
@@ -201,6 +203,7 @@ def pipeline(folder: Path, batch_records: int) -> tuple[Pipeline, Governor]:
         quarantine=QuarantineStore(folder / "quarantine", b"q" * 32),
         lake=lake,
         audit=AuditLog(folder / "audit.jsonl", b"l" * 32),
+        prices=RecordedPrices(lake, load_prices()),
     )
     return work, governor
 

@@ -12,6 +12,7 @@ from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source, without_stored
 from headrace.services.holds import holds_exchange
 from lakehouse.lake import Lake
+from lakehouse.price_records import RecordedPrices
 from proxy.spool import SpoolBatch
 from trajectory.exchange import Exchange, has_folder
 from trajectory.gc_pause import uncollected
@@ -62,6 +63,7 @@ class Pipeline:
     quarantine: QuarantineStore
     lake: Lake
     audit: AuditLog
+    prices: RecordedPrices
 
     @uncollected()
     def run_batch(self) -> BatchReport | None:
@@ -85,6 +87,9 @@ class Pipeline:
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)
             governor.stored(governed)
+            self.prices.record(
+                (step.tenant_id, step.model_served) for step in governed.steps if step.model_served
+            )
         self._note(
             number, batch, governed
         )  # before the checkpoint: a crash notes twice, never not at all

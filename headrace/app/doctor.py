@@ -35,6 +35,8 @@ MITMPROXY_VERSION = "12.2.3"
 _AUTHORITY_WARNING = timedelta(days=30)
 _CERTIFICATE_WARNING = timedelta(days=14)
 """Programs that renew certificates begin a third of their life before the end, mostly 30 days."""
+_OLD_PRICES = timedelta(days=180)
+"""Providers change prices several times a year."""
 _LOWEST_FREE_BYTES = 2 * 2**30
 
 
@@ -69,6 +71,8 @@ def examine(settings: Settings, home: Home) -> list[CheckResult]:
         _credentials,
         _client_keys,
         _policy,
+        _prices,
+        _webhooks,
         _lake,
         _sql,
         _plugins,
@@ -282,6 +286,42 @@ def _policy(settings: Settings, home: Home) -> Iterator[CheckResult]:
             f"still {note.in_force}; a changed one was refused: {note.refused}",
             "Mend the policy; `headrace policy check` says what is wrong.",
         )
+
+
+def _prices(settings: Settings, _home: Home) -> Iterator[CheckResult]:
+    from trajectory.prices import load_prices
+
+    table = load_prices(settings.gateway.prices)
+    old = datetime.now(UTC).date() - table.spec.as_of > _OLD_PRICES
+    yield CheckResult(
+        "prices",
+        "warning" if old else "ok",
+        f"{table.metadata.name} has {len(table.spec.prices)} prices as of {table.spec.as_of}",
+        "Upgrade Headrace, or name a table of your own in `gateway.prices`." if old else "",
+    )
+
+
+def _webhooks(settings: Settings, home: Home) -> Iterator[CheckResult]:
+    from proxy.keys import KeyRegistry
+
+    keys = KeyRegistry.load(gateway_config(settings, home).keys)
+    for webhook in settings.gateway.webhooks:
+        check = f"webhook {webhook.name}"
+        if keys.identity(webhook.client_key) is None:
+            yield CheckResult(
+                check,
+                "failure",
+                f"no client key of the gateway has the id {webhook.client_key}",
+                "`headrace keys list` shows the ids; its events are refused until then.",
+            )
+            continue
+        try:
+            webhook.secret.secret()
+        except ConfigurationError as error:
+            yield CheckResult(check, "failure", str(error), "Set it, or remove the webhook.")
+        else:
+            rules = len(webhook.rules)  # the settings are read only where every rule is sound
+            yield CheckResult(check, "ok", f"{rules} sound rules, secret and client key are there")
 
 
 def _lake(settings: Settings, home: Home) -> Iterator[CheckResult]:

@@ -72,6 +72,18 @@ def compact(context: typer.Context, as_json: JsonOption = False) -> None:
     print_rows(shown, as_json=as_json, empty="nothing to compact")
 
 
+_PRICES = """
+SELECT s.tenant_id AS tenant, s.model_served AS model, p.currency, p.input_per_million AS input,
+       p.cached_input_per_million AS cached, p.output_per_million AS output, p.up_to_input_tokens,
+       p.valid_from AS since,
+       CASE WHEN p.model IS NULL THEN 'no price, costs are not measured'
+            ELSE coalesce(p.source, 'recorded by a person') END AS source
+FROM (SELECT DISTINCT tenant_id, model_served FROM steps WHERE model_served IS NOT NULL) s
+LEFT JOIN prices_latest p ON s.tenant_id = p.tenant_id AND s.model_served = p.model
+ORDER BY ALL
+"""
+
+
 @app.command()
 def price(
     context: typer.Context,
@@ -107,6 +119,21 @@ def price(
     }
     AppContext.of(context).lake.append_rows("prices", [row])
     print_fields(jsonable(row), as_json=as_json)
+
+
+@app.command()
+def prices(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Record the price table's prices of every model in the lake, and list what each model costs.
+
+    Governing does so for the models that it sees. A price of `headrace lake price` holds before the table's.
+    """
+    from lakehouse.price_records import RecordedPrices
+    from trajectory.prices import load_prices
+
+    running = AppContext.of(context)
+    RecordedPrices(running.lake, load_prices(running.settings.gateway.prices)).record_all()
+    rows = running.lake.query(_PRICES).to_pylist()
+    print_rows(jsonable(rows), as_json=as_json, empty="no model has answered so far")
 
 
 @app.command()

@@ -32,8 +32,10 @@ from headrace.pipeline import BatchReport, Pipeline
 from headrace.services.anchors import LakeWitness
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
+from lakehouse.price_records import RecordedPrices
 from trajectory.errors import HeadraceError, RetryableError
 from trajectory.plugins import DIALECTS, load_plugins
+from trajectory.prices import load_prices
 
 type Report = Callable[[str], None]
 type Stamp = tuple[tuple[str, int, int], ...]
@@ -240,6 +242,7 @@ def build_pipeline(
         quarantine=quarantine_of(home, secrets),
         lake=lake,
         audit=audit,
+        prices=RecordedPrices(lake, load_prices(settings.gateway.prices)),
     )
 
 

@@ -1,7 +1,7 @@
 """Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
 
 A bundle decides over rows; documents of the kinds that later rooms read (``Substrate``,
-``Schedule``, ``Recipe``, ``Evolution``) may stand in the same folder, and are checked with it.
+``Schedule``, ``Recipe``, ``Evolution``, ``Prices``) may stand in the same folder, and are checked with it.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,14 @@ def models() -> dict[str, type[BaseModel]]:
     from train.recipes.settings import Recipe
     from train.schedule import Schedule
     from train.substrate.spec import Substrate
+    from trajectory.prices import PriceTable
 
     later: dict[str, type[BaseModel]] = {
         "Substrate": Substrate,
         "Schedule": Schedule,
         "Recipe": Recipe,
         "Evolution": Evolution,
+        "Prices": PriceTable,
     }
     return {**KINDS, **{kind: later[kind] for kind in LATER_KINDS}}
 

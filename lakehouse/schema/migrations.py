@@ -32,6 +32,7 @@ CHANGES: dict[int, str] = {
     6: "steps: agent_role, harness_name, harness_version; table harness_versions",
     7: "signals: span_unit, span_start, span_end",
     8: "tables decisions and interventions; the view decisions is named agent_steps",
+    9: "prices: source, up_to_input_tokens",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

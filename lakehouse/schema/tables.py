@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.schema.columns import CONTENT_TABLES, REGISTRY_TABLES, ColumnSpec
 
-LAKE_VERSION = 8
+LAKE_VERSION = 9
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"
@@ -144,7 +144,7 @@ _SPECS = (
           None, ("policy", "as_of", "recorded_at"), tenant=False),
     _spec("interventions", "Changes that a person approved; the latest row is the state",
           None, ("intervention_id", "recorded_at"), tenant=False),
-    _spec("prices", "What models cost, as somebody wrote it down", None, ("model", "valid_from")),
+    _spec("prices", "What models cost, as a price table or a person says", None, ("model", "valid_from")),
 )  # fmt: skip
 
 TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}

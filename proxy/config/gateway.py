@@ -141,6 +141,9 @@ class GatewayConfig(ConfigModel):
     """The registry of client keys."""
     limits: Path = Path("limits.sqlite")
     """Where what limited keys have used is counted; made when a key has a limit."""
+    prices: Path | None = None
+    """A price table of your own (a document of kind ``Prices``), for costs and for keys with a budget of
+    money; without it the table that Headrace ships."""
     serving: Path = Path("serving.json")
     """Where the app publishes which versions of registered models answer, for routes with a model."""
     capture: bool = True

@@ -15,10 +15,12 @@ from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
+from lakehouse.price_records import RecordedPrices
 from proxy.spool import SpoolReader
 from tests.governance.building import MailRedactor
 from tests.proxy.spool.writing import KEY
 from trajectory.errors import RetryableError
+from trajectory.prices import load_prices
 
 
 def pipeline(
@@ -74,6 +76,7 @@ def pipeline_of(
         quarantine=QuarantineStore(home / "quarantine", b"q" * 32),
         lake=lake,
         audit=AuditLog(home / "audit.jsonl", b"l" * 32),
+        prices=RecordedPrices(lake, load_prices()),
     )
 
 

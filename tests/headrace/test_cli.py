@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -437,6 +438,54 @@ def test_doctor_tells_how_long_the_gateways_own_certificate_is_valid(
         (found,) = [each for each in findings if each["check"] == "certificate"]
         assert found["status"] == status
         assert str(files.cert) in found["detail"]
+
+
+def test_doctor_says_when_the_price_table_is_old(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "prices.yaml"
+    monkeypatch.setenv("HEADRACE_GATEWAY_PRICES", str(own))
+    today = datetime.now(UTC).date()
+    for day, status in ((today, "ok"), (today - timedelta(days=200), "warning")):
+        own.write_text(
+            "apiVersion: headrace/v1\nkind: Prices\nmetadata: {name: ours}\n"
+            f"spec: {{as_of: {day}, currency: EUR, prices: []}}\n"
+        )
+        findings = json.loads(printed(capsys, "doctor", "--json"))
+        (found,) = [one for one in findings if one["check"] == "prices"]
+        assert found["status"] == status
+        assert str(day) in found["detail"]
+    own.write_text("kind: Prices\n")
+    findings = json.loads(printed(capsys, "doctor", "--json", code=1))
+    (found,) = [one for one in findings if one["check"] == "prices"]
+    assert "prices.yaml" in found["detail"]
+
+
+def test_doctor_checks_webhooks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = json.loads(printed(capsys, "keys", "create", "--tenant", "acme", "--app", "a", "--json"))
+    rule = {"when": "action == 'x'", "id": "id", "name": "success", "value": "ok"}
+    hook = {
+        "name": "ci", "sender": "github", "secret": {"env": "CI_SECRET"},
+        "client_key": key["key_id"], "rules": [rule],
+    }  # fmt: skip
+
+    def found(**changes: object) -> dict[str, str]:
+        monkeypatch.setenv("HEADRACE_GATEWAY_WEBHOOKS", json.dumps([hook | changes]))
+        assert run(["doctor", "--json"]) in (0, 1)
+        findings = json.loads(capsys.readouterr().out)
+        (one,) = [each for each in findings if each["check"] == "webhook ci"]
+        return dict(one)
+
+    assert (found()["status"], "CI_SECRET" in found()["detail"]) == ("failure", True)
+    monkeypatch.setenv("CI_SECRET", "s3cret")
+    assert found()["status"] == "ok"
+    assert "0123456789ab" in found(client_key="0123456789ab")["detail"]
+    monkeypatch.setenv(
+        "HEADRACE_GATEWAY_WEBHOOKS", json.dumps([hook | {"rules": [rule | {"id": "a ||"}]}])
+    )
+    assert "JMESPath" in complaint(capsys, "doctor", code=2)
 
 
 def test_doctor_names_client_keys_whose_tenant_no_folder_can_have(

@@ -26,10 +26,11 @@ COMMENT ON VIEW prices_latest IS 'The prices that hold, per model and moment';
 -- Each step beside the price that held when it began: prices are few, so steps are not sorted.
 CREATE OR REPLACE VIEW part.priced_steps AS
 SELECT s.*, p.currency,
+       CASE WHEN p.up_to_input_tokens IS NULL OR s.input_tokens <= p.up_to_input_tokens THEN
        ((s.input_tokens - coalesce(s.cached_input_tokens, 0)) * p.input_per_million
         + coalesce(s.cached_input_tokens, 0)
           * coalesce(p.cached_input_per_million, p.input_per_million)
-        + s.output_tokens * p.output_per_million) / 1e6 AS cost
+        + s.output_tokens * p.output_per_million) / 1e6 END AS cost
 FROM steps s LEFT JOIN prices_latest p
   ON s.tenant_id = p.tenant_id AND s.model_served = p.model AND s.started_at >= p.valid_from
  AND s.started_at < coalesce(p.valid_until, 'infinity'::TIMESTAMPTZ);

@@ -120,6 +120,10 @@ PRICES = (
     need("input_per_million", REAL, "Price of a million input tokens"),
     may("cached_input_per_million", REAL, "Of cached ones; null: as input"),
     need("output_per_million", REAL, "Price of a million output tokens"),
+    may("up_to_input_tokens", INT, "The prices are for calls with so many input tokens at most"),
+    may(
+        "source", TEXT, "name@day of the price table that it comes from; null: a person recorded it"
+    ),
 )
 
 DECISIONS = (

@@ -33,8 +33,8 @@ FOR_USERS = [
 
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 _MODULE = re.compile(
-    r"(?<![\w/.])((?:trajectory|proxy|governance|lakehouse|train|headrace|tests|scripts|deploy|examples)"
-    r"/[\w/]+\.(?:py|sql|sh|json))\b"
+    r"(?<![\w/.-])((?:trajectory|proxy|governance|lakehouse|train|evolve|headrace|tests|scripts|deploy|examples|policies)"
+    r"/(?:[\w/-]+\.(?:py|sql|sh|json|yaml)\b|[\w/-]+(?=`)))"
 )
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -51,6 +51,13 @@ def commands() -> Iterator[tuple[str, list[str]]]:
                     words = f"{line} {rest}"
 
 
+def spoken() -> Iterator[tuple[str, list[str]]]:
+    """Give the words of every command that a sentence names, with its page."""
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*/*.md"))):
+        for text in re.findall(r"`headrace ([a-z][^`]*)`", page.read_text("utf-8")):
+            yield page.name, re.split(r" [|&;]|\.\.\.|…", text)[0].replace("|", " ").split()
+
+
 def settings() -> Iterator[tuple[str, str]]:
     """Give every block of settings, with its page."""
     for page, text in blocks("yaml"):
@@ -59,7 +66,7 @@ def settings() -> Iterator[tuple[str, str]]:
             yield page, text
 
 
-@pytest.mark.parametrize(("page", "words"), [*commands()])
+@pytest.mark.parametrize(("page", "words"), [*commands(), *spoken()])
 def test_a_shown_command_and_its_options_exist(page: str, words: list[str]) -> None:
     found: Any = typer.main.get_command(app)
     known = {option for one in found.params for option in (*one.opts, *one.secondary_opts)}

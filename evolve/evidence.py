@@ -1,25 +1,25 @@
 """Reads what a policy looks at from the views of the lake, at fixed versions of its tables."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from evolve.clusters import Cluster, Grouped
+from evolve.clusters import Grouped
 from evolve.detectors import Counted, DetectorState, Series, total
 from evolve.plan import EarlierDecision, Evidence, EvolutionDecision, decide
 from evolve.policy import Evolution, SignalName
-from lakehouse.read.connection import connect, rows_of
 from lakehouse.read.dependencies import named
-from lakehouse.read.views.catalog import DEFINITIONS
+from lakehouse.read.session import Session
 from lakehouse.schema.tables import TABLES
 from trajectory.errors import ConfigurationError
 
-_MEMORY = "320MiB"
+_MEMORY = "448MiB"
+"""Of DuckDB; what does not fit goes to the disk."""
 _COSTLY = 0.1
 """Share of the earlier sessions that may cost as much as one that counts as costly."""
 _JUDGED: Mapping[SignalName, str] = {
@@ -59,11 +59,39 @@ WHERE {_WITHIN} AND p.refusal IS NULL
 """  # noqa: S608 - fixed text
 _OF_THE_LAKE = (_NEWEST, _SESSIONS, _ON_TRIAL, _EARLIER, _ELIGIBLE)
 
-_VIEWS = (
-    "signals_of", "part.classes", "evolution_signals", "shared_by", "part.shared",
-    "failure_clusters", "evolution_evaluators",
-)  # fmt: skip
-"""Views that stand on ``part.looked_at`` alone: the sessions are read once, and asked in memory."""
+# Each table is read once, and then stands for itself: views read steps six times, from a file per night.
+# A session that began before the window is left out here, so older nights cost one column.
+_STEPS_ONCE = """
+CREATE TABLE part.steps_once AS
+SELECT tenant_id, trajectory_id, group_id, app_id, environment, kind, step_id, parent_step_id, role_in_graph,
+       started_at, ended_at, latency_ms, tool_calls,
+       list_transform(tool_results, lambda r: {call_id: r.call_id,
+           content: CASE WHEN r.is_error THEN r.content END, is_error: r.is_error}) AS tool_results,
+       model_served, harness_id, harness_name, harness_version, agent_role, retry_of,
+       input_tokens, output_tokens, cached_input_tokens
+FROM steps WHERE role_in_graph <> 'shadow' AND event_date >= $first
+  AND (len($tenants) = 0 OR list_contains($tenants, tenant_id))
+  AND NOT EXISTS (SELECT 1 FROM steps old WHERE old.tenant_id = steps.tenant_id
+                  AND old.trajectory_id = steps.trajectory_id AND old.event_date < $first
+                  AND old.role_in_graph <> 'shadow')
+"""
+_SIGNALS_ONCE = """
+CREATE TABLE part.signals_once AS
+SELECT * REPLACE (NULL::VARCHAR AS rationale) FROM part.signals_in_force
+WHERE name IN ('success', 'reward', 'correction', 'abandoned')
+"""
+_ONCE = (
+    "CREATE TABLE part.wide_once AS FROM unplaced.wide",
+    "CREATE OR REPLACE VIEW unplaced.wide AS FROM part.wide_once",
+    "CREATE OR REPLACE VIEW part.signals_in_force AS FROM part.signals_once",
+    "CREATE OR REPLACE VIEW steps AS FROM part.steps_once",
+)
+_SESSIONS_ONCE = f"CREATE TABLE part.sessions_once AS {_SESSIONS}"
+_THEN = (
+    "CREATE OR REPLACE VIEW part.looked_at AS FROM part.sessions_once",
+    "DROP TABLE part.steps_once",
+    "DROP TABLE part.signals_once",
+)
 _NIGHTS = """
 SELECT signal, subject, level, day, sum(sessions)::BIGINT AS sessions, sum(events)::BIGINT AS events
 FROM evolution_signals WHERE list_contains($signals, signal)
@@ -87,11 +115,12 @@ FROM (SELECT *, CASE WHEN $level IS NULL THEN events WHEN level >= $level THEN s
 GROUP BY dimension, value HAVING events_since > 0 ORDER BY dimension, value
 """
 _EXAMPLES = """
-SELECT DISTINCT trajectory_id FROM part.shared
-WHERE day >= $start AND one.signal = $signal AND one.subject = $subject
-  AND CASE WHEN $level IS NULL THEN one.event ELSE one.level >= $level END
-  AND len(list_filter(shared, lambda s: s.dimension = $dimension AND s.value = $value)) > 0
-ORDER BY trajectory_id LIMIT 5
+SELECT name, list(trajectory_id ORDER BY trajectory_id)[1:5] AS examples
+FROM (SELECT DISTINCT trajectory_id, what.dimension || ' ' || what.value AS name
+      FROM (SELECT trajectory_id, unnest(shared) AS what FROM part.shared
+            WHERE day >= $start AND one.signal = $signal AND one.subject = $subject
+              AND CASE WHEN $level IS NULL THEN one.event ELSE one.level >= $level END))
+WHERE list_contains($names, name) GROUP BY name
 """
 
 
@@ -110,6 +139,12 @@ class NightSource(Protocol):
 
     def versions(self) -> Mapping[str, int]:
         """Return the current version of each table."""
+        ...
+
+    def session_at(
+        self, as_of: Mapping[str, int], tables: Collection[str]
+    ) -> AbstractContextManager[Session]:
+        """Return a session on these tables as they were; it may make tables of its own."""
         ...
 
 
@@ -176,28 +211,29 @@ class _AtVersions:
 
 @dataclass(frozen=True, slots=True)
 class _Sessions:
-    """The sessions of a window in memory, with the views of the lake that stand on them alone."""
+    """The sessions of a window, counted once; the views that stand on them read nothing else."""
 
-    connection: Any
+    session: Session
 
     def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         """Return the rows of a statement."""
-        return list(rows_of(self.connection, sql, values or None).to_pylist())
+        return list(self.session.query(sql, values or None).to_pylist())
 
 
 @contextmanager
 def _sessions(read: _AtVersions, window: "_Window") -> Iterator[_Sessions]:
-    found = read.source.query(_SESSIONS, parameters=window.values, as_of=read.versions)
-    connection = connect({"memory_limit": _MEMORY})
-    try:
-        connection.register("found", found)
-        connection.execute("CREATE SCHEMA part; CREATE TABLE part.looked_at AS FROM found")
-        for view in DEFINITIONS:
-            if view.name in _VIEWS:
-                connection.execute(view.sql)
-        yield _Sessions(connection)
-    finally:
-        connection.close()
+    tables = named(_SESSIONS) or ()
+    values = window.values
+    with read.source.session_at(read.versions, tables) as session:
+        session.query(f"SET memory_limit = '{_MEMORY}'")
+        session.query(_STEPS_ONCE, {name: values[name] for name in ("first", "tenants")})
+        session.query(_SIGNALS_ONCE)
+        for statement in _ONCE:
+            session.query(statement)
+        session.query(_SESSIONS_ONCE, values)
+        for statement in _THEN:
+            session.query(statement)
+        yield _Sessions(session)
 
 
 class _Window:
@@ -358,11 +394,10 @@ class _LakeLookup:
             for row in self.sessions.rows(_GROUPS, **self._values(case))
         ]  # fmt: skip
 
-    def examples(self, case: DetectorState, cluster: Cluster) -> tuple[str, ...]:
+    def examples(self, case: DetectorState, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """See :class:`evolve.plan.Lookup`."""
-        asked = {"dimension": cluster.dimension, "value": cluster.value}
-        rows = self.sessions.rows(_EXAMPLES, **self._values(case), **asked)
-        return tuple(row["trajectory_id"] for row in rows)
+        rows = self.sessions.rows(_EXAMPLES, **self._values(case), names=list(names))
+        return {row["name"]: row["examples"] for row in rows}
 
     def eligible(self) -> int:
         """See :class:`evolve.plan.Lookup`."""

@@ -82,8 +82,8 @@ class Lookup(Protocol):
         """Return the sessions of the case's signal by everything that they share."""
         ...
 
-    def examples(self, case: DetectorState, cluster: Cluster) -> tuple[str, ...]:
-        """Return a few trajectories of a cluster in which it went wrong."""
+    def examples(self, case: DetectorState, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return a few trajectories of each cluster in which it went wrong, in order."""
         ...
 
     def eligible(self) -> int:
@@ -168,6 +168,8 @@ def decide(
         if forbidding is not None and surface != "nothing":
             surface, reason = "nothing", f"guard {forbidding.name}: {forbidding.why}"
     shown = clusters[:_LISTED]
+    causes = [f"{one.dimension} {one.value}" for one in shown if one.is_cause]
+    examples = lookup.examples(case, causes) if case is not None and causes else {}
     document: JsonObject = {
         "policy": {
             "name": policy.metadata.name, "hash": policy.content_hash,
@@ -183,10 +185,7 @@ def decide(
             "case": None if case is None else _name(case),
             "clusters": [asdict(one) for one in shown],
             "clusters_tested": len(clusters),
-            "examples": {
-                f"{one.dimension} {one.value}": list(lookup.examples(case, one))
-                for one in shown if case is not None and one.is_cause
-            },
+            "examples": {name: list(examples.get(name, ())) for name in causes},
             "rules": [asdict(one) for one in rules],
             "guards": [asdict(one) for one in guards],
         },

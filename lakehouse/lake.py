@@ -6,7 +6,7 @@ ledger row, never a ledger row without its steps or a step without its messages.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from lakehouse.harness_versions import LakeLineages
 from lakehouse.read import conversations
 from lakehouse.read.conversations import StepConversation
 from lakehouse.read.queries import Queries
-from lakehouse.read.session import Snapshot
+from lakehouse.read.session import Session, Snapshot
 from lakehouse.read.snapshot import AsOf, Files
 from lakehouse.schema.migrations import check_version, upgrade
 from lakehouse.schema.tables import LEDGER, TABLES
@@ -185,6 +185,18 @@ class Lake:
             return self._queries.past(sql, parameters, as_of, seconds)
         with self._reading:
             return self._queries.present(sql, parameters, seconds)
+
+    def session_at(
+        self, as_of: AsOf, tables: Collection[str]
+    ) -> AbstractContextManager[Session]:
+        """Return a session on some tables in an earlier state, for several statements.
+
+        It may make tables of its own; they go when it ends.
+
+        Raises:
+            PastGoneError: the lake does not reach back so far any more.
+        """
+        return self._queries.session_at(as_of, tables)
 
     def close(self) -> None:
         """Give back the memory that queries of the present hold; the next one takes it again."""

@@ -1,6 +1,7 @@
 """Trusted SQL of this process: one session that is kept from query to query, one for each of the past."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 from lakehouse.read.connection import connect
 from lakehouse.read.corrections import CORRECTIONS
 from lakehouse.read.dependencies import named
-from lakehouse.read.session import Session
+from lakehouse.read.session import Session, Snapshot
 from lakehouse.read.snapshot import AsOf, Files
 from lakehouse.read.spill import spill_folder
 from lakehouse.sandbox.deadline import NotListeningError
@@ -56,30 +57,33 @@ class Queries:
     def stored(self, sql: str, parameters: Parameters) -> pa.Table:
         """Return the rows of a statement over the present files, as they were before corrections."""
         files = self._files.now(named(sql))
-        session = Session(
-            replace(files, files={**files.files, CORRECTIONS: ()}),
-            connection=connect(self._bounds()),
-        )
-        try:
+        with self._session(replace(files, files={**files.files, CORRECTIONS: ()})) as session:
             return session.query(sql, parameters)
-        finally:
-            session.close()
 
     def past(
         self, sql: str, parameters: Parameters, as_of: AsOf, seconds: float | None
     ) -> pa.Table:
         """Return the rows of a statement over the files of an earlier state."""
-        files = self._files.at(as_of, named(sql))
+        with self._session(self._files.at(as_of, named(sql))) as session:
+            return session.query(sql, parameters, seconds=seconds)
+
+    @contextmanager
+    def session_at(self, as_of: AsOf, tables: Collection[str]) -> Iterator[Session]:
+        """Yield a session on some tables in an earlier state."""
+        with self._session(self._files.at(as_of, tables)) as session:
+            yield session
+
+    @contextmanager
+    def _session(self, files: Snapshot) -> Iterator[Session]:
         session = Session(files, connection=connect(self._bounds()))
         try:
-            rows = session.query(sql, parameters, seconds=seconds)
+            yield session
         except NotListeningError:  # in use for ever: closing it would wait as long
             raise
         except BaseException:
             session.close()
             raise
         session.close()
-        return rows
 
     def _bounds(self) -> dict[str, str]:
         return {"memory_limit": _MEMORY, "temp_directory": str(spill_folder(self._location))}

@@ -158,3 +158,42 @@ def test_a_measure_is_the_share_of_the_last_nights(lake: Lake, rows: Rows) -> No
     found = measure(lake, policy(), signal="success", subject="", nights=3, end=day(13))
     assert found == pytest.approx(sum(values) / len(values))
     assert measure(lake, policy(), signal="success", subject="", nights=3, end=day(90)) is None
+
+
+def test_what_is_read_once_is_what_the_views_tell(tmp_path: Path, traffic: Traffic) -> None:
+    """Judgements that came by response or session, superseded ones, shadows, and a session that goes on."""
+    lake = lake_of(str(tmp_path), traffic, CHANGE + 2)
+    night = traffic.nights(CHANGE, CHANGE + 1)
+    first, second, third = (one for one in night.signals[:40:13] if one.name == "success")
+    whose = {one.trajectory_id: one for one in night.steps}
+    steps = [replace(whose[first.trajectory_id], step_id="by-response", response_id="r-1"),
+             replace(whose[second.trajectory_id], step_id="by-session", session_hint="s-1"),
+             replace(whose[third.trajectory_id], step_id="shadow", role_in_graph="shadow",
+                     started_at=day(0))]  # fmt: skip
+    old = traffic.nights(0, 1).steps[0]
+    steps.append(replace(old, step_id="goes-on", started_at=day(CHANGE), model_served="other"))
+    lake.append_rows("steps", steps)
+    unplaced = {"trajectory_id": None, "recorded_at": day(60)}
+    lake.append_rows("signals", [
+        replace(first, signal_id="l-1", target_kind="response", target_id="r-1",
+                value=1 - (first.value or 0), **unplaced),
+        replace(second, signal_id="l-2", target_kind="session", target_id="s-1",
+                value=1 - (second.value or 0), **unplaced),
+        replace(third, signal_id="l-3", value=None, label="withdrawn",
+                supersedes=third.signal_id),
+    ])  # fmt: skip
+    found: Any = plan(lake, policy(), as_of=day(CHANGE + 2)).document
+    told = lake.query(
+        "SELECT signal, subject, sum(sessions)::INT AS sessions, sum(events)::INT AS events "
+        "FROM evolution_signals WHERE signal NOT IN ('mix', 'cost_per_success') "
+        "AND day >= $first AND day < $last GROUP BY ALL",
+        {"first": day(CHANGE + 2 - 15).date(), "last": day(CHANGE + 2).date()},
+    ).to_pylist()
+    expected = {(one["signal"], one["subject"]): (one["sessions"], one["events"]) for one in told}
+    for one in found["saw"]["signals"]:
+        parts = [one["reference"], one["case"]]
+        events = sum(part["sessions"] * (1 - part["rate"]) for part in parts)
+        counted = sum(part["sessions"] for part in parts), round(events)
+        if one["signal"] != "cost_per_success":
+            assert counted == expected.pop((one["signal"], one["subject"])), one
+    assert not expected

@@ -1,10 +1,10 @@
 """Evidence by hand: windows of nights in which one thing goes wrong, for tests of decisions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
-from evolve.clusters import Cluster, Grouped
+from evolve.clusters import Grouped
 from evolve.detectors import Counted, DetectorState, Series
 from evolve.plan import Evidence
 from evolve.policy import Evolution
@@ -85,9 +85,9 @@ class Told:
         """See :class:`evolve.plan.Lookup`."""
         return self.found
 
-    def examples(self, case: DetectorState, cluster: Cluster) -> tuple[str, ...]:
+    def examples(self, case: DetectorState, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """See :class:`evolve.plan.Lookup`."""
-        return ("t1", "t2")
+        return dict.fromkeys(names, ("t1", "t2"))
 
     def eligible(self) -> int:
         """See :class:`evolve.plan.Lookup`."""

@@ -18,17 +18,21 @@ WITH failed AS (
           WHERE len(tool_results) > 0 AND role_in_graph <> 'shadow')
     WHERE result.is_error GROUP BY ALL
 ), asked AS (
-    SELECT tenant_id, trajectory_id, call.call_id AS call_id, min(call.name) AS tool,
-           min(call.arguments) AS arguments
-    FROM (SELECT tenant_id, trajectory_id, unnest(tool_calls) AS call FROM steps
-          WHERE len(tool_calls) > 0 AND role_in_graph <> 'shadow')
+    SELECT tenant_id, trajectory_id, unnest(tool_calls) AS call
+    FROM steps WHERE len(tool_calls) > 0 AND role_in_graph <> 'shadow'
+), of_failed AS (
+    -- Few calls fail, so they are joined before anything is grouped.
+    SELECT f.tenant_id, f.trajectory_id, f.call_id, f.content, min(a.call.name) AS tool,
+           min(a.call.arguments) AS arguments
+    FROM failed f LEFT JOIN asked a
+      ON f.tenant_id = a.tenant_id AND f.trajectory_id = a.trajectory_id
+     AND f.call_id = a.call.call_id
     GROUP BY ALL
 ), told AS (
-    SELECT f.*, coalesce(a.tool, 'unknown') AS tool, tool_error_class(f.content) AS error_class,
-           CASE WHEN json_valid(a.arguments) AND json_type(a.arguments) = 'OBJECT'
-                THEN json_keys(a.arguments) ELSE [] END AS names
-    FROM failed f LEFT JOIN asked a
-      ON f.tenant_id = a.tenant_id AND f.trajectory_id = a.trajectory_id AND f.call_id = a.call_id
+    SELECT * REPLACE (coalesce(tool, 'unknown') AS tool), tool_error_class(content) AS error_class,
+           CASE WHEN json_valid(arguments) AND json_type(arguments) = 'OBJECT'
+                THEN json_keys(arguments) ELSE [] END AS names
+    FROM of_failed
 )
 SELECT tenant_id, trajectory_id, tool, error_class, message_form(content) AS message,
        list_sort(list_filter(names, lambda n: is_argument_name(n) AND contains(content, n)))[1]

@@ -7,8 +7,9 @@ retrains when it falls below the usual rate, and "retrain every night".
 
     make bench-evolve ARGS=--quick
 
-Sessions are rows that the lake's own writer writes; thousands through a gateway would take hours. In one
-further world some sessions of the night of the cause go through a real gateway, the governor and redaction.
+Sessions of the nights with the cause go through a real gateway, the governor and redaction, and so do the
+ordinary nights of the first seeds (``--whole``). The others' ordinary nights are rows that the lake's own
+writer writes: all of them through a gateway would take more than half an hour. ``--quick`` lets one cause pass.
 The quiet worlds and the delays of 200 drops are counts per night, drawn without a lake: no rule is
 asked there, each confirmed signal counts as a false intervention.
 
@@ -20,8 +21,10 @@ Prints one JSON object:
   ten points at 200 sessions a night are confirmed, in 200 worlds;
 - ``false_interventions``: per 60 quiet nights; ``wilson_false``: share of those worlds with an alarm;
 - ``replay_identical``: decisions that are the same bytes at their table versions after more was written;
-- ``plan_s``, ``plan_cpu_s``, ``plan_peak_mib``: one plan over ``plan_steps`` steps, in a process of its own;
-- ``gateway_right``: the world with real traffic, and ``gateway_sessions`` of its sessions.
+- ``plan_s``, ``plan_cpu_s`` (processor time, whatever else the machine does), ``plan_peak_mib``: one plan over ``plan_steps`` steps, in a process of its own;
+- ``gateway_exchanges``: calls that went through a gateway and were governed, ``gateway_share`` of all steps that
+  were decided about, ``gateway_worlds`` with such nights, ``gateway_right`` of these.
+- ``seconds``, ``cpu_seconds``: of the whole run; processor time counts the gateways and all other processes.
 """
 
 import argparse
@@ -34,17 +37,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import httpx
-
-from benchmarks.evolve_traffic import CAUSES, FAILS, T0, Traffic, lake_of
+from benchmarks.evolve_gateway import GatewayTraffic
+from benchmarks.evolve_traffic import CAUSES, FAILS, T0, TASKS, Traffic, lake_of
 from evolve import evidence
 from evolve.decisions import DecisionBook
 from evolve.detectors import Counted, Series, examine, total
@@ -71,40 +73,68 @@ TOOLS = 8
 """Subjects of tool errors in a quiet world."""
 
 
-def find_causes(seeds: Sequence[int], looks: int, replays: int) -> list[dict[str, Any]]:
-    """Return what was decided in a world per cause and seed; of some worlds a decision is replayed."""
+def find_causes(
+    seeds: Sequence[int], looks: int, replays: int, *, real: Collection[str], whole: int
+) -> list[dict[str, Any]]:
+    """Return what was decided in a world per cause and seed; of some worlds a decision is replayed.
+
+    Args:
+        seeds: one world per cause each.
+        looks: nights that are looked at, at most.
+        replays: worlds of each seed whose decision is made again.
+        real: causes whose nights pass a gateway.
+        whole: seeds whose ordinary nights pass it too.
+    """
     found: list[dict[str, Any]] = []
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             base = Path(folder) / "base"
             ordinary = Traffic(seed, None, SINCE)
-            lake_of(str(base), ordinary, SINCE).close()
+            lake_of(str(base / "lake"), ordinary, 0 if seed <= whole else SINCE).close()
+            before = GatewayTraffic(base)
+            if seed <= whole:
+                before.work(ordinary, 0, SINCE).close()
             usual = failures(ordinary, 0, SINCE)
-            for cause in CAUSES:
+            for at, cause in enumerate(CAUSES):
                 place = Path(folder) / cause
                 shutil.copytree(base, place)
-                is_replayed = len(found) % len(CAUSES) < replays
                 traffic = Traffic(seed, cause, SINCE)
-                found.append(find_cause(place, traffic, looks, usual, is_replayed=is_replayed))
+                one = find_cause(
+                    place, traffic, looks, usual, is_replayed=at < replays, is_real=cause in real
+                )
+                first = 0 if at == 0 else SINCE
+                one["steps"] = calls(traffic, first, SINCE + one["looked"])
+                one["exchanges"] = calls(traffic, SINCE, SINCE + one["looked"]) * one["real"]
+                if at == 0 and seed <= whole:
+                    one["exchanges"] = one["steps"]
+                    one["gateway_cpu_s"] += before.cpu_seconds
+                found.append(one)
                 shutil.rmtree(place)
     return found
 
 
 def find_cause(
-    folder: Path, traffic: Traffic, looks: int, usual: Counted, *, is_replayed: bool
+    home: Path, traffic: Traffic, looks: int, usual: Counted, *, is_replayed: bool, is_real: bool
 ) -> dict[str, Any]:
     """Decide night by night until something is proposed."""
-    lake = Lake.open(str(folder), create=False)
-    traffic.nights(SINCE, SINCE + looks).write(lake)
-    book = DecisionBook(lake, lambda *_: None, actor="benchmark", clock=_clock())
+    gateway = GatewayTraffic(home)
     surface, wanted = CAUSES[str(traffic.cause)]
+    clock = _clock()
     delay, alarm = None, False
     for night in range(SINCE, SINCE + looks):
+        if is_real:
+            lake = gateway.work(traffic, night, night + 1)
+        else:
+            lake = Lake.open(str(home / "lake"), create=False)
+            traffic.nights(night, night + 1).write(lake)
+        book = DecisionBook(lake, lambda *_: None, actor="benchmark", clock=clock)
         recorded = book.run(POLICY, T0 + timedelta(days=night + 1))
         alarm = alarm or wilson_alarm(usual, failures(traffic, night, night + 1))
         if recorded.decision.surface != "nothing":
             delay = night - SINCE + 1
             break
+        if night < SINCE + looks - 1:
+            lake.close()
     decided = recorded.decision
     identical = None
     if is_replayed:
@@ -116,11 +146,17 @@ def find_cause(
         right = decided.surface in ("harness", "nothing")
     lake.close()
     return {
-        "cause": traffic.cause, "surface": decided.surface, "subject": decided.subject,
-        "right": right, "delay": delay, "changes": surface != "nothing",
+        "cause": traffic.cause, "seed": traffic.seed, "surface": decided.surface,
+        "subject": decided.subject, "right": right, "delay": delay, "changes": surface != "nothing",
         "wilson_right": ("weights" if alarm else "nothing") == surface,
-        "retrain_right": surface == "weights", "identical": identical,
+        "retrain_right": surface == "weights", "identical": identical, "real": is_real,
+        "looked": delay or looks, "gateway_cpu_s": gateway.cpu_seconds,
     }  # fmt: skip
+
+
+def calls(traffic: Traffic, first: int, last: int) -> int:
+    """Return the model calls of some nights."""
+    return sum(len(TASKS[one.task]) + 1 for one in traffic.shop_sessions(first, last))
 
 
 def _clock() -> Callable[[], datetime]:
@@ -250,86 +286,13 @@ def plan_here(folder: Path) -> dict[str, Any]:
     decided = evidence.plan(lake, POLICY, as_of=T0 + timedelta(days=SINCE + 2))
     seconds, spent = time.perf_counter() - begun, time.process_time() - used
     steps = lake.query("SELECT count(*) AS n FROM steps").column("n")[0].as_py()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not what ``getrusage`` says: that begins with the memory of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     return {
         "plan_s": round(seconds, 2), "plan_cpu_s": round(spent, 2), "plan_peak_mib": round(peak), "plan_steps": steps,
         "plan_right": decided.surface == "tool_schema",
     }  # fmt: skip
-
-
-def through_gateway(sessions: int) -> dict[str, Any]:
-    """Let some sessions of the night of the cause pass a real gateway and be governed; decide."""
-    from tests.headrace.governed import govern
-    from tests.proxy.running import Running
-    from tests.support.provider.sessions import ModelTurn, SessionProvider
-    from tests.support.upstream import Upstream
-
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    traffic = Traffic(1, "tool_renamed", SINCE, begin=today - timedelta(days=SINCE))
-
-    def script(_session: Any, request: Any) -> ModelTurn:
-        turns = (
-            ModelTurn(calls=(("find_order", {"order_id": "A-1"}),)),
-            ModelTurn(calls=(("refund", {"order_id": "A-1"}),)),
-            ModelTurn("I could not refund the order."),
-        )
-        return turns[min(request.turns, 2)]
-
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        lake_of(str(home / "lake"), traffic, SINCE + 1).close()
-        with Upstream(SessionProvider(script, pause=0.0)) as upstream:
-            settings = {"routes": [{"name": "model", "upstream": upstream.url}]}
-            with Running(home, settings) as gateway:
-                for number in range(sessions):
-                    _work(gateway.url, gateway.key, number)
-        lake = govern(home)
-        decided = evidence.plan(lake, POLICY, as_of=today + timedelta(days=1))
-        considered: Any = decided.document["considered"]
-        examples = considered["examples"].get(decided.subject, [])
-        real = [one for one in examples if not one.startswith("w1-")]
-        lake.close()
-    return {
-        "gateway_sessions": sessions,
-        "gateway_right": decided.surface == "tool_schema" and "refund" in str(decided.subject),
-        "gateway_examples": len(real),
-    }
-
-
-def _work(url: str, key: str, number: int) -> None:
-    """Ask as an agent does whose tool refuses the field that it always sent, and say how it went."""
-    headers = {
-        "x-api-key": key, "x-headrace-agent": "support", "x-headrace-session": f"s-{number}",
-        "anthropic-version": "2023-06-01",
-    }  # fmt: skip
-    tools = [
-        {"name": name, "description": "Of the shop.", "input_schema": {"type": "object"}}
-        for name in ("find_order", "refund")
-    ]
-    messages: list[Any] = [{"role": "user", "content": f"Money back for order {number}, please."}]
-    results = (("found", False), ("invalid request: unknown field order_id; expected order", True))
-    answer: Any = None
-    for turn in range(3):
-        body = {"model": "shop@4", "max_tokens": 200, "tools": tools, "messages": messages}
-        asked = httpx.post(f"{url}/model/v1/messages", json=body, headers=headers, timeout=30)
-        answer = asked.raise_for_status().json()
-        messages.append({"role": "assistant", "content": answer["content"]})
-        used = [part for part in answer["content"] if part["type"] == "tool_use"]
-        if used:
-            said, is_error = results[turn]
-            result = {
-                "type": "tool_result", "tool_use_id": used[0]["id"], "content": said,
-                "is_error": is_error,
-            }  # fmt: skip
-            messages.append({"role": "user", "content": [result]})
-    feedback = {
-        "response_id": answer["id"], "name": "success", "value": 0.0, "source_kind": "verifier",
-        "source": "tests", "source_version": "1",
-    }  # fmt: skip
-    told = httpx.post(
-        f"{url}/headrace/v1/feedback", json=feedback, headers={"authorization": f"Bearer {key}"}
-    )
-    told.raise_for_status()
 
 
 def main() -> None:
@@ -339,6 +302,9 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="one seed, 50,000 steps, within 50 s")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument(
+        "--whole", type=int, default=8, help="seeds all of whose nights pass a gateway"
+    )
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--plan", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -347,14 +313,20 @@ def main() -> None:
         return
     seeds = 1 if chosen.quick else chosen.seeds
     begun = time.perf_counter()
-    worlds = find_causes(
-        range(1, seeds + 1), 3 if chosen.quick else LOOKS, 3 if chosen.quick else len(CAUSES)
-    )
+    if chosen.quick:
+        worlds = find_causes([1], 3, 1, real=("tool_renamed",), whole=0)
+    else:
+        numbers = range(1, seeds + 1)
+        worlds = find_causes(numbers, LOOKS, len(CAUSES), real=tuple(CAUSES), whole=chosen.whole)
     delays = [one["delay"] or LOOKS + 1 for one in worlds if one["changes"]]
     by_cause = Counter(one["cause"] for one in worlds if one["right"])
     with tempfile.TemporaryDirectory() as folder:
         large_lake(Path(folder), 50_000 if chosen.quick else chosen.steps)
         planned = plan_alone(Path(folder))
+    real = [one for one in worlds if one["real"]]
+    exchanges = sum(one["exchanges"] for one in worlds)
+    served = sum(one["gateway_cpu_s"] for one in worlds)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = {
         "benchmark": "evolve",
         "worlds": len(worlds),
@@ -369,9 +341,21 @@ def main() -> None:
             [one for one in worlds if one["identical"] is not None], "identical"
         ),
         **planned,
-        **through_gateway(10 if chosen.quick else 60),
-        "traffic": "rows of the lake's own writer; gateway_sessions through gateway and governor",
+        "gateway_worlds": len(real),
+        "gateway_right": _share(real, "right"),
+        "gateway_exchanges": exchanges,
+        "gateway_share": round(exchanges / sum(one["steps"] for one in worlds), 4),
+        "gateway_whole_seeds": 0 if chosen.quick else min(seeds, chosen.whole),
+        "wrong": [
+            {name: one[name] for name in ("cause", "seed", "surface", "subject")}
+            for one in worlds
+            if not one["right"]
+        ],
         "seconds": round(time.perf_counter() - begun, 1),
+        "gateway_cpu_s": round(served, 1),
+        "cpu_seconds": round(
+            time.process_time() + children.ru_utime + children.ru_stime + served, 1
+        ),
     }
     print(json.dumps(result))
 

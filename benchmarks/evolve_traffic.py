@@ -70,23 +70,28 @@ class Traffic:
     def nights(self, first: int, last: int) -> Rows:
         """Return the rows of some nights; the same ones however they are cut."""
         rows = Rows()
+        for one in self.shop_sessions(first, last):
+            one.add_to(rows)
+        return rows
+
+    def shop_sessions(self, first: int, last: int) -> Iterator["ShopSession"]:
+        """Yield what happens in some nights."""
         for night in range(first, last):
             cause = self.cause if night >= self.since else None
             draw = random.Random(f"{self.seed} {cause} {night}")  # noqa: S311 - no secret
             for number in range(self.sessions + draw.randint(-20, 20)):
-                self._session(rows, draw, night, number)
+                yield self._session(draw, night, number)
             if self.cause == "angry_users" and night == self.since:
                 for number in range(5):
-                    self._session(rows, draw, night, 10_000 + number, angry=True)
-        return rows
+                    yield self._session(draw, night, 10_000 + number, angry=True)
 
     def _is(self, cause: str, night: int) -> bool:
         return self.cause == cause and night >= self.since
 
     def _session(
-        self, rows: Rows, draw: random.Random, night: int, number: int, *, angry: bool = False
-    ) -> None:
-        one = _Session(
+        self, draw: random.Random, night: int, number: int, *, angry: bool = False
+    ) -> "ShopSession":
+        one = ShopSession(
             f"w{self.seed}-{night}-{number}", draw.choice(TENANTS), draw.choice(tuple(TASKS)),
             self.begin + timedelta(days=night, seconds=draw.randrange(80_000)),
         )  # fmt: skip
@@ -119,11 +124,13 @@ class Traffic:
         for tool in TASKS[one.task]:
             if tool not in one.errors and draw.random() < 0.02:
                 one.errors = {**one.errors, tool: "the request timed out"}
-        one.add_to(rows)
+        return one
 
 
 @dataclass(slots=True)
-class _Session:
+class ShopSession:
+    """One session of the shop's agent: what is asked, what the tools answer, what is said of it."""
+
     name: str
     tenant: str
     task: str

@@ -186,9 +186,7 @@ class Lake:
         with self._reading:
             return self._queries.present(sql, parameters, seconds)
 
-    def session_at(
-        self, as_of: AsOf, tables: Collection[str]
-    ) -> AbstractContextManager[Session]:
+    def session_at(self, as_of: AsOf, tables: Collection[str]) -> AbstractContextManager[Session]:
         """Return a session on some tables in an earlier state, for several statements.
 
         It may make tables of its own; they go when it ends.

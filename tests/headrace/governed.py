@@ -17,7 +17,7 @@ from tests.proxy.running import SPOOL_KEY
 MESSAGE_KEY = b"m" * 32
 
 
-def govern(home: Path) -> Lake:
+def govern(home: Path, spool: SpoolReader | None = None) -> Lake:
     """Put what the gateway sealed into the lake; return the lake."""
     lake, bundle = Lake.open(str(home / "lake")), load_bundle()
     key = load_secrets(Home(home).create().secrets, create=True).derive(b"pseudonym")
@@ -31,7 +31,7 @@ def govern(home: Path) -> Lake:
         gate=RowGate(bundle.quality.spec),
     )
     (home / "state").mkdir(exist_ok=True)
-    spool = SpoolReader(home / "spool", SPOOL_KEY)
+    spool = spool or SpoolReader(home / "spool", SPOOL_KEY)
     pipeline = pipeline_of(home, lake, governor, spool, CheckpointStore(home / "state"))
     while pipeline.run_batch() is not None:
         pass

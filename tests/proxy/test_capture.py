@@ -158,6 +158,27 @@ def test_exchanges_of_one_turn_are_known_before_what_was_held_for_them_goes(tmp_
     assert len({exchange.position for exchange in exchanges}) == 3
 
 
+def test_an_answer_waits_one_turn_while_other_requests_are_on_their_way(tmp_path: Path) -> None:
+    async def main(writer: SpoolWriter) -> None:
+        recorder = Recorder(writer, Counters(), patient=True)
+        first, second, third = (begin(recorder) for _ in range(3))
+        first.request_done()
+        second.request_done()
+        first.end(ExchangeOutcome.COMPLETE)
+        await asyncio.sleep(0)
+        assert recorder.waiting
+        second.end(ExchangeOutcome.COMPLETE)
+        await asyncio.sleep(0)
+        assert (len(known(tmp_path / "spool")), recorder.waiting) == (2, [])
+        third.request_done()
+        third.end(ExchangeOutcome.COMPLETE)
+        await asyncio.sleep(0)
+        assert len(known(tmp_path / "spool")) == 3
+
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        asyncio.run(main(writer))
+
+
 def test_no_client_gets_anything_of_what_the_spool_does_not_know(tmp_path: Path) -> None:
     async def main(writer: SpoolWriter) -> None:
         recorder = Recorder(writer, Counters(), patient=True)

@@ -219,7 +219,7 @@ class InFlight:
     def _begin(self, level: Level | None, note: str) -> None:
         services, plan = self._services, self.plan
         limits = services.admission.limits_of(self.admitted.client)
-        if limits is not None and limits.tokens_per_day is not None and plan.kind == "model":
+        if limits is not None and limits.counts_usage and plan.kind == "model":
             upgrade = (value_of(self.fields, b"upgrade") or b"").lower() == b"websocket"
             if upgrade or costs(self.method, self.path):
                 self._meter()
@@ -475,9 +475,15 @@ class InFlight:
             _log.error("tracing fault: %s", type(error).__name__)
 
     def _spend(self, meter: UsageMeter) -> None:
-        """Take the tokens of an answer off the key's budget."""
+        """Take an answer off the key's budgets."""
         if not meter.answered:
             return
+        services, client = self._services, self.admitted.client
         if not meter.reported:
-            self._services.counters.unlimited["estimated"] += 1
-        self._services.budgets.spend(self.admitted.client.key_id, meter.tokens(self.sent_bytes))
+            services.counters.unlimited["estimated"] += 1
+        services.budgets.spend(client.key_id, meter.tokens(self.sent_bytes))
+        limits = services.admission.limits_of(client)
+        if limits is None or limits.money_per_day is None:
+            return
+        if not services.budgets.charge(client.key_id, meter.model, meter.usage(self.sent_bytes)):
+            services.counters.unlimited["unpriced"] += 1

@@ -30,6 +30,10 @@ UNKNOWN_CLIENT = ClientIdentity("-", "-", "-", "-")
 """Stands for a caller whose key is missing or wrong."""
 
 
+_MOST_MONEY = 1_000_000_000
+"""A budget of money; it is counted in billionths, in 64 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
     """Limits of a key; None means no limit."""
@@ -39,14 +43,26 @@ class KeyLimits:
     """Input and output together, from midnight to midnight UTC."""
     steps_per_session: int | None = None
     """Calls of model routes in one session that the client names."""
+    money_per_day: float | None = None
+    """What models cost from midnight to midnight UTC, by the price table and in its currency."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value is not None and (type(value) is not int or value < 0):
+            if value is None:
+                continue
+            if limit.name == "money_per_day":
+                if not (isinstance(value, int | float) and 0 <= value <= _MOST_MONEY):
+                    raise ConfigurationError(f"money per day must be from 0 to {_MOST_MONEY}")
+            elif type(value) is not int or value < 0:
                 raise ConfigurationError(
                     f"{limit.name.replace('_', ' ')} must be a whole number from 0 on"
                 )
+
+    @property
+    def counts_usage(self) -> bool:
+        """Whether what an answer takes has to be counted."""
+        return self.tokens_per_day is not None or self.money_per_day is not None
 
 
 NO_LIMITS = KeyLimits()

@@ -1,4 +1,4 @@
-"""Limits of client keys: requests per minute, tokens per day, steps per session.
+"""Limits of client keys: requests per minute, tokens and money per day, steps per session.
 
 Steps of a session are claimed one by one, so that their limit is exact over all workers. Keys without
 limits cost nothing.
@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from proxy.keys import KeyLimits
 from proxy.responses import Reason
 from proxy.shared_counters import SharedCounters
+from proxy.usage import Usage
+from trajectory.prices import PriceTable
 
 _MINUTE = 60
 _DAY = 86_400
+_BILLION = 1_000_000_000
+"""Money is counted in billionths, in whole numbers."""
 _SESSION_SECONDS = 7 * _DAY
 """How long after its last step a session is remembered."""
 
@@ -29,8 +33,10 @@ class Denial:
 class Budgets:
     """Decides whether a key's limits let a call pass, and counts those that do."""
 
-    def __init__(self, ledger: SharedCounters) -> None:
+    def __init__(self, ledger: SharedCounters, prices: PriceTable) -> None:
         self.ledger = ledger
+        self._prices = prices
+        self._dearest = prices.dearest
 
     def admit(
         self, key_id: str, limits: KeyLimits, *, session: str | None, step: bool
@@ -59,9 +65,13 @@ class Budgets:
 
     def _over(self, key_id: str, limits: KeyLimits, now: float) -> Denial | None:
         if limits.tokens_per_day is not None:
-            name, end = _today(key_id, now)
+            name, end = _today("tokens", key_id, now)
             if self.ledger.used(name, end) >= limits.tokens_per_day:
                 return Denial(Reason.TOKENS, max(1, int(end - now)))
+        if limits.money_per_day is not None:
+            name, end = _today("money", key_id, now)
+            if self.ledger.used(name, end) >= limits.money_per_day * _BILLION:
+                return Denial(Reason.MONEY, max(1, int(end - now)))
         if limits.requests_per_minute is not None:
             return self._too_fast(key_id, limits.requests_per_minute, now)
         return None
@@ -77,12 +87,28 @@ class Budgets:
 
     def spend(self, key_id: str, tokens: int) -> None:
         """Count the tokens of a call that has ended."""
-        self.ledger.add(_today(key_id, time.time())[0], tokens, _today(key_id, time.time())[1])
+        self.ledger.add(*_amount("tokens", key_id, tokens))
+
+    def charge(self, key_id: str, model: str | None, usage: Usage) -> bool:
+        """Count what a call that has ended cost; tell whether its price is known.
+
+        A call without a price counts as the dearest: else a budget would not hold it.
+        """
+        price = self._prices.of(model) if model is not None else None
+        cost = price.cost(*usage) if price is not None else None
+        charged = self._dearest.cost(*usage) if cost is None else cost
+        self.ledger.add(*_amount("money", key_id, round((charged or 0.0) * _BILLION)))
+        return cost is not None
 
 
-def _today(key_id: str, now: float) -> tuple[str, float]:
+def _amount(what: str, key_id: str, amount: int) -> tuple[str, int, float]:
+    name, end = _today(what, key_id, time.time())
+    return name, amount, end
+
+
+def _today(what: str, key_id: str, now: float) -> tuple[str, float]:
     day = int(now) // _DAY
-    return f"tokens:{key_id}:{day}", float((day + 1) * _DAY)
+    return f"{what}:{key_id}:{day}", float((day + 1) * _DAY)
 
 
 _SESSION_HEADERS = frozenset({b"x-headrace-session", b"x-session-id", b"session-id", b"session_id"})

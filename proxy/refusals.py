@@ -21,6 +21,7 @@ _KEPT = frozenset(
         Reason.SPOOL_FULL,
         Reason.RATE,
         Reason.TOKENS,
+        Reason.MONEY,
         Reason.SESSION_STEPS,
     }
 )

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     SPOOL_FULL = "spool_full"
     RATE = "rate"
     TOKENS = "tokens"
+    MONEY = "money"
     SESSION_STEPS = "session_steps"
     UNREACHABLE = "unreachable"
     BAD_REQUEST = "bad_request"
@@ -79,6 +80,7 @@ _TEXTS = {
         "Headrace: this key has made its requests of this minute.",
     ),
     Reason.TOKENS: (429, _QUOTA, "Headrace: this key has used its tokens of today."),
+    Reason.MONEY: (429, _QUOTA, "Headrace: this key has spent its money of today."),
     Reason.SESSION_STEPS: (
         429,
         _QUOTA,
@@ -181,7 +183,7 @@ def answer(
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status in (429, 503):
         headers.append((b"retry-after", b"%d" % retry_after))
-    if reason in (Reason.TOKENS, Reason.SESSION_STEPS):
+    if reason in (Reason.TOKENS, Reason.MONEY, Reason.SESSION_STEPS):
         headers.append((b"x-should-retry", b"false"))
     if shape is Shape.BEDROCK:
         kind = _BEDROCK_TYPES.get(status, b"InternalServerException")

@@ -1,4 +1,4 @@
-"""Token usage read from a response as it passes, for keys that have a token budget.
+"""Token usage read from a response as it passes, for keys that have a budget of tokens or money.
 
 No JSON is parsed: the numbers beside the known names are enough. Inside a string of the content
 such a name stands behind a backslash and so does not count. Where a provider reports nothing, the
@@ -8,6 +8,7 @@ four bytes of a request that is text. Requests that no model answers, and answer
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 _INPUT = (
     b"prompt_tokens",
@@ -25,9 +26,13 @@ _OUTPUT = (
     b"eval_count",
 )
 _CACHED = (b"cache_creation_input_tokens", b"cache_read_input_tokens")
+_READ_FROM_CACHE = (b"cached_tokens", b"cachedContentTokenCount", b"cache_read_input_tokens")
+"""Input from a cache; the first two are counted among the input, the last one beside it."""
 _TOTAL = (b"total_tokens", b"totalTokenCount", b"totalTokens")
 _NUMBER = re.compile(
-    rb'(?<!\\)"(' + b"|".join((*_INPUT, *_OUTPUT, *_CACHED, *_TOTAL)) + rb')"\s*:\s*(\d{1,12})'
+    rb'(?<!\\)"('
+    + b"|".join((*_INPUT, *_OUTPUT, *_CACHED, *_READ_FROM_CACHE[:2], *_TOTAL))
+    + rb')"\s*:\s*(\d{1,12})'
 )
 _FREE = re.compile(
     rb"(?:^|/)(?:(?:files|uploads|batches|vector_stores|containers|conversations|fine_tuning"
@@ -38,7 +43,8 @@ _FREE = re.compile(
 )
 """POSTs that no model answers: what a provider keeps, and counts of tokens before they are spent."""
 _ESTIMABLE = (b"text/", b"application/json", b"application/x-ndjson")
-_OVERLAP = 64
+_MODEL = re.compile(rb'(?<!\\)"(?:model|modelVersion)"\s*:\s*"([^"\\]{1,96})"')
+_OVERLAP = 128
 _BYTES_PER_TOKEN = 4
 
 type Stream = bool | Callable[[bytes], bytes | list[bytes]]
@@ -55,6 +61,19 @@ def is_estimable(content_type: bytes) -> bool:
     return not kind or kind.endswith(b"+json") or kind.startswith(_ESTIMABLE)
 
 
+class Usage(NamedTuple):
+    """Tokens of a call, as prices are for them."""
+
+    input_tokens: int
+    """All of them, also those from a cache."""
+    cached_tokens: int
+    output_tokens: int
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Return the sum of both."""
+        return Usage(*map(sum, zip(self, other, strict=True)))
+
+
 class UsageMeter:
     """Counts the tokens of one response, whatever its pieces."""
 
@@ -64,12 +83,17 @@ class UsageMeter:
         self._events = 0
         self._bytes = 0
         self._earlier = 0
+        self._earlier_usage = Usage(0, 0, 0)
+        self.model: str | None = None
+        """The model that the answer names first: the content comes behind it."""
 
     def feed(self, data: bytes) -> None:
         """Look at a piece of the body."""
         text = self._tail + data
         for name, number in _NUMBER.findall(text):
             self._found[name] = max(int(number), self._found.get(name, 0))
+        if self.model is None and (named := _MODEL.search(text)) is not None:
+            self.model = named[1].decode("utf-8", "replace")
         # A number at the very end may go on in the next piece; it is then found again, larger.
         self._tail = text[-_OVERLAP:]
         self._events += data.count(b"data:")
@@ -78,6 +102,7 @@ class UsageMeter:
     def next_message(self) -> None:
         """Begin another response on the same connection (a WebSocket)."""
         self._earlier += self._reported() or 0
+        self._earlier_usage = self._earlier_usage.plus(self._usage())
         self._found, self._tail = {}, b""
 
     def _reported(self) -> int | None:
@@ -88,6 +113,16 @@ class UsageMeter:
         parts = max(found.get(name, 0) for name in _INPUT)
         parts += sum(found.get(name, 0) for name in (*_OUTPUT, *_CACHED))
         return total or parts
+
+    def _usage(self) -> Usage:
+        """Return what was reported, told apart; what only a total says is taken for output."""
+        found = self._found
+        given = max(found.get(name, 0) for name in _INPUT) + sum(
+            found.get(name, 0) for name in _CACHED
+        )
+        cached = max(found.get(name, 0) for name in _READ_FROM_CACHE)
+        rest = (self._reported() or 0) - given
+        return Usage(given, min(cached, given), max(rest, 0))
 
     @property
     def answered(self) -> bool:
@@ -105,6 +140,13 @@ class UsageMeter:
             return self._earlier + (self._reported() or 0)
         answered = self._events or self._bytes // _BYTES_PER_TOKEN
         return answered + request_bytes // _BYTES_PER_TOKEN
+
+    def usage(self, request_bytes: int) -> Usage:
+        """Return the same tokens, told apart."""
+        if self.reported:
+            return self._earlier_usage.plus(self._usage())
+        given = request_bytes // _BYTES_PER_TOKEN
+        return Usage(given, 0, self.tokens(request_bytes) - given)
 
     def tee(self, stream: Stream) -> Callable[[bytes], bytes | list[bytes]]:
         """Return a stream function that meters what passes into another."""

@@ -36,6 +36,7 @@ from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.spool_factory import open_spool
 from proxy.telemetry import SpanExporter
+from trajectory.prices import load_prices
 
 if TYPE_CHECKING:
     from proxy.plain.listener import PlainListener
@@ -50,7 +51,7 @@ class Gateway:
         self._config = config
         self.counters = Counters()
         self._router = Router(config)
-        self._budgets = Budgets(SharedCounters(config.limits))
+        self._budgets = Budgets(SharedCounters(config.limits), load_prices(config.prices))
         self._listeners = Listeners(shared=config.workers > 1)
         self._spool: SpoolWriter | None = None
         self._recorder: Recorder | None = None

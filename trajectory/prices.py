@@ -48,7 +48,7 @@ class PricesSpec(StrictModel):
     as_of: date
     """The day on which somebody last compared the table with the providers' pages."""
     currency: str = Field(pattern=r"^[A-Z]{3}$")
-    prices: tuple[ModelPrice, ...]
+    prices: tuple[ModelPrice, ...] = Field(min_length=1)
 
 
 class PriceTable(Document):
@@ -69,6 +69,16 @@ class PriceTable(Document):
             if any(fnmatchcase(name, pattern.lower()) for pattern in price.models):
                 return price
         return None
+
+    @property
+    def dearest(self) -> ModelPrice:
+        """The highest price of each kind: no call that the table knows costs more."""
+        prices = self.spec.prices
+        return ModelPrice(
+            models=("*",),
+            input=max(max(price.input, price.cached_input or 0.0) for price in prices),
+            output=max(price.output for price in prices),
+        )
 
 
 def load_prices(path: Path | None = None) -> PriceTable:

@@ -21,6 +21,14 @@ TokensOption = Annotated[
     int | None,
     typer.Option("--tokens-per-day", min=0, help="Input and output tokens per day (UTC)."),
 ]
+MoneyOption = Annotated[
+    float | None,
+    typer.Option(
+        "--money-per-day",
+        min=0,
+        help="What models cost per day (UTC), in the currency of the price table.",
+    ),
+]
 StepsOption = Annotated[
     int | None,
     typer.Option("--steps-per-session", min=0, help="Model calls in one session."),
@@ -77,6 +85,7 @@ def create(
     requests_per_minute: RequestsOption = None,
     tokens_per_day: TokensOption = None,
     steps_per_session: StepsOption = None,
+    money_per_day: MoneyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a client key. It is shown once and kept only as a hash."""
@@ -86,7 +95,7 @@ def create(
         app_id=app_name,
         environment=environment,
         purposes=tuple(purpose or ()),
-        limits=KeyLimits(requests_per_minute, tokens_per_day, steps_per_session),
+        limits=KeyLimits(requests_per_minute, tokens_per_day, steps_per_session, money_per_day),
         roles=tuple(role or ("gateway",)),
     )
     _note(running, "key.created", created.key)
@@ -110,9 +119,10 @@ def limit(
     requests_per_minute: RequestsOption = None,
     tokens_per_day: TokensOption = None,
     steps_per_session: StepsOption = None,
+    money_per_day: MoneyOption = None,
 ) -> None:
     """Give a key these limits and no others; a running gateway follows within half a second."""
-    limits = KeyLimits(requests_per_minute, tokens_per_day, steps_per_session)
+    limits = KeyLimits(requests_per_minute, tokens_per_day, steps_per_session, money_per_day)
     running = AppContext.of(context)
     key = _registry(running).limit(key_id, limits)
     _note(running, "key.limited", key)

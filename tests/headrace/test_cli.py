@@ -449,7 +449,7 @@ def test_doctor_says_when_the_price_table_is_old(
     for day, status in ((today, "ok"), (today - timedelta(days=200), "warning")):
         own.write_text(
             "apiVersion: headrace/v1\nkind: Prices\nmetadata: {name: ours}\n"
-            f"spec: {{as_of: {day}, currency: EUR, prices: []}}\n"
+            f"spec: {{as_of: {day}, currency: EUR, prices: [{{models: [m], input: 1, output: 2}}]}}\n"
         )
         findings = json.loads(printed(capsys, "doctor", "--json"))
         (found,) = [one for one in findings if one["check"] == "prices"]

@@ -18,19 +18,30 @@ from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
 from proxy.responses import Reason
 from proxy.shared_counters import SharedCounters
+from proxy.usage import Usage
 from tests.proxy.running import Running
 from tests.support.ports import free_port
 from tests.support.provider import provider
 from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
 from trajectory.exchange import ExchangeOutcome
+from trajectory.prices import PriceTable
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+PRICES = PriceTable.model_validate({
+    "apiVersion": "headrace/v1", "kind": "Prices", "metadata": {"name": "ours"},
+    "spec": {"as_of": "2026-11-01", "currency": "EUR", "prices": [
+        {"models": ["cheap*"], "input": 1, "cached_input": 0.5, "output": 2, "up_to_input_tokens": 1000},
+        {"models": ["dear"], "input": 100, "output": 500},
+    ]},
+})  # fmt: skip
 
 
 @pytest.fixture
 def budgets(tmp_path: Path) -> Iterator[Budgets]:
     with closing(SharedCounters(tmp_path / "counts")) as ledger:
-        yield Budgets(ledger)
+        yield Budgets(ledger, PRICES)
 
 
 def test_each_limit_stands_for_itself(budgets: Budgets, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +60,31 @@ def test_each_limit_stands_for_itself(budgets: Budgets, monkeypatch: pytest.Monk
     budgets.spend("key", 10)
     assert ask(None) is Reason.TOKENS
     assert budgets.admit("stranger", limits, session="s", step=True) is None
+
+
+def test_money_counts_by_the_model_and_what_has_no_price_counts_as_the_dearest(
+    budgets: Budgets,
+) -> None:
+    def left(spent: float) -> bool:
+        """Tell whether a key that may spend a little more than this passes, and one that may not does not."""
+        more, less = KeyLimits(money_per_day=spent + 1e-8), KeyLimits(money_per_day=spent - 1e-8)
+        return (
+            budgets.admit("key", more, session=None, step=True) is None
+            and (denial := budgets.admit("key", less, session=None, step=True)) is not None
+            and denial.reason is Reason.MONEY
+        )
+
+    assert budgets.charge("key", "cheap-1", Usage(1000, 400, 10))
+    spent = (600 * 1 + 400 * 0.5 + 10 * 2) / 1e6
+    assert left(spent)
+    for model, usage in (
+        ("strange", Usage(10, 0, 1)), (None, Usage(10, 0, 1)), ("cheap-1", Usage(1001, 0, 1))
+    ):  # fmt: skip
+        assert not budgets.charge("key", model, usage)
+        spent += (usage.input_tokens * 100 + usage.output_tokens * 500) / 1e6
+        assert left(spent)
+    assert budgets.admit("key", KeyLimits(money_per_day=0), session=None, step=True) is not None
+    assert budgets.admit("other", KeyLimits(money_per_day=1), session=None, step=True) is None
 
 
 def test_the_session_is_what_the_client_names() -> None:
@@ -188,6 +224,44 @@ def test_tokens_of_a_day_outlive_a_restart(gateway: Running, upstream: Upstream)
         )
         assert refused.status_code == 429
         assert 0 < int(refused.headers["retry-after"]) <= 86_400
+
+
+def test_money_of_a_day_is_counted_by_the_models_that_answer(tmp_path: Path) -> None:
+    def script(seen: Seen) -> Reply:
+        usage = {"prompt_tokens": 500_000, "completion_tokens": 250_000}
+        return as_json({"model": seen.target.rpartition("/")[2], "choices": [], "usage": usage})
+
+    own = tmp_path / "prices.yaml"
+    (tmp_path / "home").mkdir()
+    own.write_text(
+        "apiVersion: headrace/v1\nkind: Prices\nmetadata: {name: ours}\n"
+        "spec: {as_of: 2026-11-01, currency: EUR, prices: [{models: [cheap], input: 1, output: 2}]}\n"
+    )
+    with Upstream(script) as upstream:
+        settings = {
+            "routes": [{"name": "openai", "upstream": upstream.url}],
+            "forward_port": None,
+            "prices": str(own),
+        }
+        with (
+            Running(tmp_path / "home", settings) as gateway,
+            caller(gateway, KeyLimits(money_per_day=2.5)) as client,
+        ):
+            for model, spent in (("cheap", 1.0), ("strange", 2.0), ("cheap", 3.0)):
+                assert ask(client, f"/openai/v1/{model}") == 200
+                deadline, found = time.monotonic() + 60, 0.0
+                while found != spent:
+                    assert time.monotonic() < deadline, found
+                    time.sleep(0.1)
+                    with closing(sqlite3.connect(tmp_path / "home" / "limits.sqlite")) as counts:
+                        told = counts.execute("SELECT used FROM counts WHERE name LIKE 'money:%'")
+                        found = sum(row[0] for row in told) / 1e9
+            refused = client.post("/openai/v1/cheap", json=CHAT)
+            assert refused.status_code == 429
+            assert refused.json()["error"]["code"] == "insufficient_quota"
+            text = httpx.get(f"{gateway.admin}/metrics").text
+            assert 'headrace_unlimited_total{reason="unpriced"} 1' in text
+            assert 'headrace_refusals_total{reason="money"} 1' in text
 
 
 def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_every_reason_has_every_shape(reason: Reason, shape: Shape) -> None:
     assert (b"x-amzn-errortype" in headers) is (shape is Shape.BEDROCK)
     assert headers[b"content-length"] == b"%d" % len(reply.body)
     assert headers.get(b"retry-after") == (b"7" if reply.status in (429, 503) else None)
-    used_up = reason in (Reason.TOKENS, Reason.SESSION_STEPS)
+    used_up = reason in (Reason.TOKENS, Reason.MONEY, Reason.SESSION_STEPS)
     assert (b"x-should-retry" in headers) is used_up
     if shape is Shape.OPENAI:
         assert (error["type"] == error["code"] == "insufficient_quota") is used_up

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.usage import UsageMeter, costs, is_estimable
+from proxy.usage import Usage, UsageMeter, costs, is_estimable
 
 
 def sse(*values: object) -> bytes:
@@ -55,12 +55,55 @@ def test_any_pieces_give_the_same(name: str, cuts: list[int]) -> None:
     assert meter.tokens(1000) == expected
 
 
+PRICED = {
+    "openai": (
+        b'{"model": "gpt-5-mini-2025-08-07", "choices": [{"text": "{\\"model\\": \\"x\\"}"}], "usage": '
+        b'{"prompt_tokens": 12, "completion_tokens": 30, "prompt_tokens_details": {"cached_tokens": 7}}}',
+        ("gpt-5-mini-2025-08-07", Usage(12, 7, 30)),
+    ),
+    "anthropic stream": (
+        sse(
+            {
+                "message": {
+                    "model": "claude-opus-5",
+                    "usage": {"input_tokens": 20, "cache_read_input_tokens": 5,
+                              "cache_creation_input_tokens": 3, "output_tokens": 1},
+                }
+            },
+            {"delta": {}, "usage": {"output_tokens": 17}},
+        ),
+        ("claude-opus-5", Usage(28, 5, 17)),
+    ),
+    "gemini": (
+        b'{"usageMetadata":{"promptTokenCount":40,"cachedContentTokenCount":30,"candidatesTokenCount":2,'
+        b'"thoughtsTokenCount":8,"totalTokenCount":50},"modelVersion":"gemini-2.5-pro"}',
+        ("gemini-2.5-pro", Usage(40, 30, 10)),
+    ),
+    "a total alone": (b'{"usage": {"total_tokens": 42}}', (None, Usage(0, 0, 42))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRICED)
+@given(cuts=st.lists(st.integers(0, 250), max_size=6))
+def test_tokens_are_told_apart_as_prices_are_for_them(name: str, cuts: list[int]) -> None:
+    body, expected = PRICED[name]
+    at = sorted(min(cut, len(body)) for cut in cuts)
+    meter = UsageMeter()
+    for begin, end in zip([0, *at], [*at, len(body)], strict=True):
+        meter.feed(body[begin:end])
+    assert (meter.model, meter.usage(1000)) == expected
+    meter.next_message()
+    meter.feed(body)
+    assert meter.usage(1000) == expected[1].plus(expected[1])
+
+
 def test_what_is_not_reported_is_estimated() -> None:
     streamed, whole = UsageMeter(), UsageMeter()
     streamed.feed(sse(*[{"delta": {"content": "x"}}] * 9))
     whole.feed(b"x" * 40)
     assert not streamed.reported
     assert (streamed.tokens(400), whole.tokens(400)) == (109, 110)
+    assert (streamed.usage(400), whole.usage(400)) == (Usage(100, 0, 9), Usage(100, 0, 10))
 
 
 def test_messages_of_one_connection_add_up() -> None:

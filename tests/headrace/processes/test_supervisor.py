@@ -15,11 +15,9 @@ import pytest
 
 SCRIPT = """
 import json
-import signal
 import sys
 from pathlib import Path
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
 import headrace.processes.supervisor as supervisor
 
 supervisor._RESTART_SECONDS = (0.1,)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from proxy.keys import KeyLimits
 from proxy.responses import Reason
 from proxy.shared_counters import SharedCounters
-from proxy.usage import Usage
+from proxy.usage import SpentTokens
 from trajectory.prices import PriceTable
 
 _MINUTE = 60
@@ -89,7 +89,7 @@ class Budgets:
         """Count the tokens of a call that has ended."""
         self.ledger.add(*_amount("tokens", key_id, tokens))
 
-    def charge(self, key_id: str, model: str | None, usage: Usage) -> bool:
+    def charge(self, key_id: str, model: str | None, usage: SpentTokens) -> bool:
         """Count what a call that has ended cost; tell whether its price is known.
 
         A call without a price counts as the dearest: else a budget would not hold it.

@@ -61,7 +61,7 @@ def is_estimable(content_type: bytes) -> bool:
     return not kind or kind.endswith(b"+json") or kind.startswith(_ESTIMABLE)
 
 
-class Usage(NamedTuple):
+class SpentTokens(NamedTuple):
     """Tokens of a call, as prices are for them."""
 
     input_tokens: int
@@ -69,9 +69,9 @@ class Usage(NamedTuple):
     cached_tokens: int
     output_tokens: int
 
-    def plus(self, other: "Usage") -> "Usage":
+    def plus(self, other: "SpentTokens") -> "SpentTokens":
         """Return the sum of both."""
-        return Usage(*map(sum, zip(self, other, strict=True)))
+        return SpentTokens(*map(sum, zip(self, other, strict=True)))
 
 
 class UsageMeter:
@@ -83,7 +83,7 @@ class UsageMeter:
         self._events = 0
         self._bytes = 0
         self._earlier = 0
-        self._earlier_usage = Usage(0, 0, 0)
+        self._earlier_usage = SpentTokens(0, 0, 0)
         self.model: str | None = None
         """The model that the answer names first: the content comes behind it."""
 
@@ -114,7 +114,7 @@ class UsageMeter:
         parts += sum(found.get(name, 0) for name in (*_OUTPUT, *_CACHED))
         return total or parts
 
-    def _usage(self) -> Usage:
+    def _usage(self) -> SpentTokens:
         """Return what was reported, told apart; what only a total says is taken for output."""
         found = self._found
         given = max(found.get(name, 0) for name in _INPUT) + sum(
@@ -122,7 +122,7 @@ class UsageMeter:
         )
         cached = max(found.get(name, 0) for name in _READ_FROM_CACHE)
         rest = (self._reported() or 0) - given
-        return Usage(given, min(cached, given), max(rest, 0))
+        return SpentTokens(given, min(cached, given), max(rest, 0))
 
     @property
     def answered(self) -> bool:
@@ -141,12 +141,12 @@ class UsageMeter:
         answered = self._events or self._bytes // _BYTES_PER_TOKEN
         return answered + request_bytes // _BYTES_PER_TOKEN
 
-    def usage(self, request_bytes: int) -> Usage:
+    def usage(self, request_bytes: int) -> SpentTokens:
         """Return the same tokens, told apart."""
         if self.reported:
             return self._earlier_usage.plus(self._usage())
         given = request_bytes // _BYTES_PER_TOKEN
-        return Usage(given, 0, self.tokens(request_bytes) - given)
+        return SpentTokens(given, 0, self.tokens(request_bytes) - given)
 
     def tee(self, stream: Stream) -> Callable[[bytes], bytes | list[bytes]]:
         """Return a stream function that meters what passes into another."""

@@ -18,7 +18,7 @@ from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
 from proxy.responses import Reason
 from proxy.shared_counters import SharedCounters
-from proxy.usage import Usage
+from proxy.usage import SpentTokens
 from tests.proxy.running import Running
 from tests.support.ports import free_port
 from tests.support.provider import provider
@@ -74,11 +74,11 @@ def test_money_counts_by_the_model_and_what_has_no_price_counts_as_the_dearest(
             and denial.reason is Reason.MONEY
         )
 
-    assert budgets.charge("key", "cheap-1", Usage(1000, 400, 10))
+    assert budgets.charge("key", "cheap-1", SpentTokens(1000, 400, 10))
     spent = (600 * 1 + 400 * 0.5 + 10 * 2) / 1e6
     assert left(spent)
     for model, usage in (
-        ("strange", Usage(10, 0, 1)), (None, Usage(10, 0, 1)), ("cheap-1", Usage(1001, 0, 1))
+        ("strange", SpentTokens(10, 0, 1)), (None, SpentTokens(10, 0, 1)), ("cheap-1", SpentTokens(1001, 0, 1))
     ):  # fmt: skip
         assert not budgets.charge("key", model, usage)
         spent += (usage.input_tokens * 100 + usage.output_tokens * 500) / 1e6

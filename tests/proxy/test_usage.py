@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.usage import Usage, UsageMeter, costs, is_estimable
+from proxy.usage import SpentTokens, UsageMeter, costs, is_estimable
 
 
 def sse(*values: object) -> bytes:
@@ -59,7 +59,7 @@ PRICED = {
     "openai": (
         b'{"model": "gpt-5-mini-2025-08-07", "choices": [{"text": "{\\"model\\": \\"x\\"}"}], "usage": '
         b'{"prompt_tokens": 12, "completion_tokens": 30, "prompt_tokens_details": {"cached_tokens": 7}}}',
-        ("gpt-5-mini-2025-08-07", Usage(12, 7, 30)),
+        ("gpt-5-mini-2025-08-07", SpentTokens(12, 7, 30)),
     ),
     "anthropic stream": (
         sse(
@@ -72,14 +72,14 @@ PRICED = {
             },
             {"delta": {}, "usage": {"output_tokens": 17}},
         ),
-        ("claude-opus-5", Usage(28, 5, 17)),
+        ("claude-opus-5", SpentTokens(28, 5, 17)),
     ),
     "gemini": (
         b'{"usageMetadata":{"promptTokenCount":40,"cachedContentTokenCount":30,"candidatesTokenCount":2,'
         b'"thoughtsTokenCount":8,"totalTokenCount":50},"modelVersion":"gemini-2.5-pro"}',
-        ("gemini-2.5-pro", Usage(40, 30, 10)),
+        ("gemini-2.5-pro", SpentTokens(40, 30, 10)),
     ),
-    "a total alone": (b'{"usage": {"total_tokens": 42}}', (None, Usage(0, 0, 42))),
+    "a total alone": (b'{"usage": {"total_tokens": 42}}', (None, SpentTokens(0, 0, 42))),
 }  # fmt: skip
 
 
@@ -103,7 +103,10 @@ def test_what_is_not_reported_is_estimated() -> None:
     whole.feed(b"x" * 40)
     assert not streamed.reported
     assert (streamed.tokens(400), whole.tokens(400)) == (109, 110)
-    assert (streamed.usage(400), whole.usage(400)) == (Usage(100, 0, 9), Usage(100, 0, 10))
+    assert (streamed.usage(400), whole.usage(400)) == (
+        SpentTokens(100, 0, 9),
+        SpentTokens(100, 0, 10),
+    )
 
 
 def test_messages_of_one_connection_add_up() -> None:

@@ -18,7 +18,8 @@ from train.errors import GateRefusedError
 from train.recipes.settings import Recipe, shipped_recipe
 from train.registry.versions import ModelRegistry
 from train.runs.run import RunFolders, run_training
-from train.substrate.build import SubstrateManifest, build_substrate, load_manifest
+from train.substrate.build import build_substrate
+from train.substrate.manifest import SubstrateManifest, load_manifest
 from train.substrate.spec import Substrate
 from trajectory.documents.document import merge
 

@@ -110,8 +110,8 @@ def judge(
     from headrace.services.substrates import find_manifest
     from train.rewards import load_reward
     from train.step_judge import judge_steps
-    from train.substrate.build import load_items, require_fresh
     from train.substrate.content import ContentStore
+    from train.substrate.manifest import load_items, require_fresh
 
     running = AppContext.of(context)
     scorer = load_reward(function, setting="judge")

@@ -112,7 +112,7 @@ def substrate_report(
     from governance.policy import load_bundle
     from governance.quality.data_docs import DocumentedSuite
     from headrace.services.substrates import find_manifest, gate_of
-    from train.substrate.build import load_items
+    from train.substrate.manifest import load_items
     from train.substrate.quality import ItemFacts
 
     running = AppContext.of(context)

@@ -12,7 +12,7 @@ from headrace.app.output import jsonable, print_fields, print_json, print_rows, 
 from headrace.cli.common import EngineOption, JsonOption, user_name
 
 if TYPE_CHECKING:
-    from train.substrate.build import SubstrateManifest
+    from train.substrate.manifest import SubstrateManifest
 
 app = typer.Typer(
     help="Substrates: versioned selections of items to learn from.", no_args_is_help=True
@@ -103,7 +103,7 @@ def show(
 ) -> None:
     """Show one substrate's manifest, and whether it may still be trained on."""
     from headrace.services.substrates import find_manifest
-    from train.substrate.build import stale_items
+    from train.substrate.manifest import stale_items
 
     running = AppContext.of(context)
     manifest = find_manifest(running, name)

@@ -16,8 +16,9 @@ from headrace.app.home import Home
 from headrace.app.settings import LakeSettings
 from headrace.govern.near_duplicates import sweep_near
 from headrace.processes.supervisor import headrace_command
-from lakehouse.erasure.erase import Holds, RemovalReport, expire
+from lakehouse.erasure.erase import RemovalReport, expire
 from lakehouse.erasure.late_names import forget_replaced
+from lakehouse.erasure.retention import Holds
 from lakehouse.lake import Lake
 from lakehouse.maintenance.harness_fill import fill_harnesses
 from lakehouse.maintenance.upkeep import Upkeep, maintain

@@ -5,7 +5,7 @@ from pathlib import Path
 from governance.policy import load_bundle
 from headrace.app.context import AppContext
 from headrace.app.output import note
-from train.substrate.build import SubstrateManifest, load_manifest, mark_stale
+from train.substrate.manifest import SubstrateManifest, load_manifest, mark_stale
 from train.substrate.quality import SubstrateGate
 from trajectory.errors import ConfigurationError, IntegrityError
 

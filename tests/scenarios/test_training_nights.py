@@ -20,7 +20,7 @@ from train.evaluation.examine import examine
 from train.evaluation.held_out import held_out_tasks
 from train.recipes.settings import EvaluationSettings, GateSettings
 from train.registry.versions import ModelRegistry
-from train.substrate.build import load_items, load_manifest
+from train.substrate.manifest import load_items, load_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 

@@ -22,8 +22,8 @@ from train.registry.versions import ModelRegistry
 from train.runs.fit import FitResult, fit
 from train.runs.rows import Masker
 from train.runs.run import RunFolders, run_training
-from train.substrate.build import load_items
 from train.substrate.content import ContentStore
+from train.substrate.manifest import load_items
 from train.types import ScoredItem
 from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError, DocumentError

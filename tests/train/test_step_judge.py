@@ -13,8 +13,8 @@ from tests.train.substrate.test_build import build
 from train.chat import ChatMessage
 from train.errors import TrainingError
 from train.step_judge import StepVerdict, judge_steps
-from train.substrate.build import load_items
 from train.substrate.content import ContentStore
+from train.substrate.manifest import load_items
 from train.types import ScoredItem
 from trajectory.canonical import canonical_json
 

@@ -14,8 +14,8 @@ from train.recipes import recipe_module
 from train.recipes.base import Rows
 from train.recipes.settings import EvaluationSettings
 from train.runs.rows import IGNORED, Masker
-from train.substrate.build import load_items
 from train.substrate.content import ContentStore
+from train.substrate.manifest import load_items
 from train.types import ScoredItem
 
 PURPOSES = ["train_sft", "train_preference", "train_rl"]

@@ -11,8 +11,8 @@ from train.evaluation.replayable import select
 from train.recipes import attempts_per_row, recipe_module, steps_per_epoch
 from train.recipes.base import Selection
 from train.recipes.settings import RECIPES, Recipe, RecipeSpec, shipped_recipe
-from train.substrate.build import SubstrateManifest, load_items, stale_items
 from train.substrate.content import message_sizes
+from train.substrate.manifest import SubstrateManifest, load_items, stale_items
 from train.substrate.source import LearningSource
 
 LADDER = ("sft", "grpo_live", "awr", "grpo_replay", "dpo", "kto")

@@ -30,8 +30,8 @@ from train.runs.fit import FitResult, fit
 from train.runs.folders import held, sweep
 from train.runs.hardware import choose_gpus, code_facts, machine_facts
 from train.runs.rows import Masker
-from train.substrate.build import SubstrateManifest, load_items, require_fresh
 from train.substrate.content import ContentStore
+from train.substrate.manifest import SubstrateManifest, load_items, require_fresh
 from train.substrate.source import LearningSource, Progress, silent
 from train.types import Item
 from trajectory.canonical import canonical_json

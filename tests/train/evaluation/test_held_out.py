@@ -13,7 +13,7 @@ from train.errors import EmptyRunError
 from train.evaluation.environment import MissedCallError
 from train.evaluation.held_out import HeldOutTasks, held_out_tasks
 from train.recipes.settings import EvaluationSettings
-from train.substrate.build import load_items
+from train.substrate.manifest import load_items
 from train.types import ScoredItem
 
 NEXT_DAY = 720

@@ -13,7 +13,7 @@ from tests.train.substrate.test_build import build, withdraw
 from train.errors import StaleSubstrateError
 from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
 from train.registry.versions import ModelRegistry
-from train.substrate.build import SubstrateManifest, load_items
+from train.substrate.manifest import SubstrateManifest, load_items
 from trajectory.errors import ConfigurationError
 
 

@@ -15,7 +15,7 @@ from tests.train.substrate.test_build import build, withdraw
 from train.errors import GateRefusedError, StaleSubstrateError
 from train.registry.versions import ModelRegistry, ModelVersion
 from train.runs.run import write_items
-from train.substrate.build import load_items
+from train.substrate.manifest import load_items
 from trajectory.errors import ConfigurationError
 
 

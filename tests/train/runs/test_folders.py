@@ -9,7 +9,7 @@ from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
 from train.runs.folders import delete_conversations, held, sweep
-from train.substrate.build import SubstrateManifest, mark_stale
+from train.substrate.manifest import SubstrateManifest, mark_stale
 from trajectory.errors import ConfigurationError
 
 NOW = datetime(2026, 11, 2, tzinfo=UTC)

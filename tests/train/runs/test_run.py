@@ -18,7 +18,7 @@ from train.registry.versions import ModelRegistry, weights_hash
 from train.runs.curves import read_metrics
 from train.runs.plan import plan_training
 from train.runs.run import RunFolders, RunResult, run_training
-from train.substrate.build import SubstrateManifest
+from train.substrate.manifest import SubstrateManifest
 from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError
 

@@ -17,13 +17,8 @@ from lakehouse.erasure.late_names import rewrite_rows
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, batch, lake_of, variant
 from train.errors import StaleSubstrateError
-from train.substrate.build import (
-    SubstrateManifest,
-    build_substrate,
-    load_items,
-    load_manifest,
-    require_fresh,
-)
+from train.substrate.build import build_substrate
+from train.substrate.manifest import SubstrateManifest, load_items, load_manifest, require_fresh
 from train.substrate.spec import Substrate
 from trajectory.errors import ConfigurationError, IntegrityError
 

@@ -8,8 +8,8 @@ import pytest
 from tests.train.lakes import TOOL, Session, batch, lake_of
 from tests.train.substrate.test_build import build
 from train.chat import UnrenderableError
-from train.substrate.build import load_items
 from train.substrate.content import ContentStore, message_sizes
+from train.substrate.manifest import load_items
 
 
 def test_conversation_is_complete_and_has_its_tools(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, document
-from train.substrate.build import build_substrate, load_items, load_manifest
+from train.substrate.build import build_substrate
+from train.substrate.manifest import load_items, load_manifest
 from trajectory.errors import ConfigurationError
 
 LONG = (

@@ -13,7 +13,8 @@ from lakehouse.lake import Lake
 from tests.train.lakes import START, Session, lake_of
 from tests.train.substrate.test_build import document
 from train.errors import SubstrateRefusedError
-from train.substrate.build import build_substrate, load_items, load_manifest
+from train.substrate.build import build_substrate
+from train.substrate.manifest import load_items, load_manifest
 from train.substrate.quality import ItemFacts, SubstrateGate
 from train.types import ScoredItem
 from trajectory.step import Tokens

@@ -8,7 +8,7 @@ import pytest
 from lakehouse.lake import Lake
 from tests.train.lakes import START, Session, lake_of
 from tests.train.substrate.test_build import build
-from train.substrate.build import load_items
+from train.substrate.manifest import load_items
 from trajectory.step import Signal
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -21,7 +21,6 @@ from lakehouse.erasure.removal import (
     remove_feedback,
     remove_trajectories,
     remove_unnamed,
-    together,
     unnamed_messages,
 )
 from lakehouse.erasure.retention import Holds, due_alone, due_trajectories, without_held

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 
-
 type Holds = Callable[[str, Sequence[str]], set[str]]
 """Returns those of a tenant's trajectories that a legal hold keeps now."""
 

@@ -279,11 +279,11 @@ class AdmissionControl:
             target = plan.target(stick)
         else:
             able = can_name(method, fields)
-            version = plan.serving.choose(stick if able else None)
+            version = self._version(
+                plan.serving, client, fields, session, stick=stick if able else None
+            )
             if version is None:
                 raise _refused(Reason.NO_MODEL, entry, fields, client)
-            if able and plan.serving.pins:
-                version = self._pinned(plan.serving, version, client, fields, session)
             target, served = version.target, version if able else None
         rewritten, path = pointing.at(target)
         asks = [
@@ -326,15 +326,22 @@ class AdmissionControl:
             raise RequestRefusal(Reason.NO_KEY, client=begun.client, plan=plan)
         return begun
 
-    def _pinned(
+    def _version(
         self,
         serving: ServedModel,
-        drawn: Version,
         client: ClientIdentity,
         fields: RawFields,
         session: bytes | None,
-    ) -> Version:
-        """Return the version that the request's trajectory keeps; the one drawn where none is named."""
+        *,
+        stick: bytes | None,
+    ) -> Version | None:
+        """Return the version that answers: the one that the request's trajectory keeps, else one drawn.
+
+        Without ``stick`` the request names no version, and none is kept. None where none serves.
+        """
+        drawn = serving.choose(stick)
+        if drawn is None or stick is None or not serving.pins:
+            return drawn
         name = trajectory_name(fields, session)
         if name is None:
             return drawn

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from ssl import SSLContext
 from typing import TYPE_CHECKING
 
 from proxy.addon import GatewayAddon
@@ -124,21 +125,7 @@ class Gateway:
             secure=secure,
         )
         if config.listener == "plain" and addresses.base_url is not None:
-            # Not at import: a gateway without it needs no llhttp.
-            from proxy.plain.listener import PlainListener
-            from proxy.plain.upstreams import UpstreamPool
-
-            pool = UpstreamPool(self._router, reachability, config.upstream_ca)
-            self._plain = PlainListener(
-                self._gate.services,
-                refusals=self._gate.refusals,
-                endpoints=self._gate.endpoints,
-                recorder=self._recorder,
-                pool=pool,
-                idle_seconds=config.idle_seconds,
-                handler=self._listeners.handler,
-                secure=secure,
-            )
+            self._plain = self._make_plain(self._gate, reachability, secure)
             await self._plain.start(self._listeners.of("base_url"))
         if addresses.admin is not None:
             await self._admin.start(self._listeners.of("admin"))
@@ -210,6 +197,25 @@ class Gateway:
                 SessionCalls(self._router, registry, sessions),
                 Webhooks(self._config.webhooks, registry, self.counters),
             ),
+        )
+
+    def _make_plain(
+        self, gate: GatewayAddon, reachability: Reachability, secure: SSLContext | None
+    ) -> "PlainListener":
+        """Return the plain listener, which shares with mitmproxy all that decides about a call."""
+        # Not at import: a gateway without it needs no llhttp.
+        from proxy.plain.listener import PlainListener
+        from proxy.plain.upstreams import UpstreamPool
+
+        return PlainListener(
+            gate.services,
+            refusals=gate.refusals,
+            endpoints=gate.endpoints,
+            recorder=self._recorder,
+            pool=UpstreamPool(self._router, reachability, self._config.upstream_ca),
+            idle_seconds=self._config.idle_seconds,
+            handler=self._listeners.handler,
+            secure=secure,
         )
 
     def _ready(self) -> bool:

@@ -45,33 +45,8 @@ def build_redactor(
         raise ConfigurationError(
             "policy says `keys: subject`, and no store of subject keys is at hand here."
         )
-    from governance.detect.keys import KeyPaths
-    from governance.detect.presidio import PresidioDetector, registry
-
     entities = frozenset(spec.operators())
-    files = [(base or Path()) / name for name in spec.recognizers]
-    with _field("spec", "recognizers"):
-        detectors: list[Detector] = [
-            PresidioDetector(registry(entities, files)),
-            KeyPaths(entities),
-        ]
-    if "STREET_ADDRESS" in entities:
-        from governance.detect.address_blocks import AddressBlocks
-
-        detectors.append(AddressBlocks())
-    if "PERSON" in entities and spec.names.rules:
-        from governance.detect.names.rules import NameRules
-
-        detectors.append(NameRules())
-    detectors += [one for one in load_plugins(DETECTORS) if entities & one.entities]
-    from governance.detect.tables import TableCells
-
-    detectors.append(TableCells([*detectors]))
-    if spec.names.model is not None and entities & NAME_ENTITIES:
-        from governance.detect.names.model import NamesModel
-
-        with _field("spec", "names", "model"):
-            detectors.append(NamesModel.load(spec.names.model, entities))
+    detectors = _detectors(spec, entities, base or Path())
     known = known_entities(detectors)
     if missing := sorted(entities - known):
         raise FieldError(_nobody_finds(missing, known), ("spec", "entities", missing[0]))
@@ -86,6 +61,32 @@ def build_redactor(
     )
     redactor.warm()
     return redactor
+
+
+def _detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -> list[Detector]:
+    """Return what looks for these entities, in the order in which it looks."""
+    from governance.detect.address_blocks import AddressBlocks
+    from governance.detect.keys import KeyPaths
+    from governance.detect.presidio import PresidioDetector, registry
+    from governance.detect.tables import TableCells
+
+    with _field("spec", "recognizers"):
+        found = registry(entities, [base / name for name in spec.recognizers])
+    detectors: list[Detector] = [PresidioDetector(found), KeyPaths(entities)]
+    if "STREET_ADDRESS" in entities:
+        detectors.append(AddressBlocks())
+    if "PERSON" in entities and spec.names.rules:
+        from governance.detect.names.rules import NameRules
+
+        detectors.append(NameRules())
+    detectors += [one for one in load_plugins(DETECTORS) if entities & one.entities]
+    detectors.append(TableCells([*detectors]))
+    if spec.names.model is not None and entities & NAME_ENTITIES:
+        from governance.detect.names.model import NamesModel
+
+        with _field("spec", "names", "model"):
+            detectors.append(NamesModel.load(spec.names.model, entities))
+    return detectors
 
 
 def redactor_of(

@@ -103,21 +103,21 @@ class SessionKeys:
 
     def note_call(self, session: ClientSession) -> None:
         """Count a call of a session."""
-        self._ledger.add(_counted("calls", session), 1, session.expires)
+        self._ledger.add(self._counted("calls", session), 1, session.expires)
 
     def calls(self, session: ClientSession) -> int:
         """Return how many calls a session made, as this worker knows it."""
-        return self._ledger.used(_counted("calls", session), session.expires)
+        return self._ledger.used(self._counted("calls", session), session.expires)
 
     def end(self, session: ClientSession) -> None:
         """Let a session take no call any more; other workers know it within half a second."""
-        self._ledger.add(_counted("ended", session), 1, session.expires)
+        self._ledger.add(self._counted("ended", session), 1, session.expires)
 
     def ended(self, session: ClientSession) -> bool:
         """Tell whether a session was ended."""
-        return self._ledger.used(_counted("ended", session), session.expires) > 0
+        return self._ledger.used(self._counted("ended", session), session.expires) > 0
 
-
-def _counted(what: str, session: ClientSession) -> str:
-    name = session.name.partition(b".")[0][:64].decode("latin-1")
-    return f"{what}:{session.client.key_id}:{name}"
+    def _counted(self, what: str, session: ClientSession) -> str:
+        """Return under which name something of a session is counted: what a client says stays out of the file."""
+        hashed = blake2b(session.name, digest_size=16, key=self._secret, person=b"session-name")
+        return f"{what}:{session.client.key_id}:{hashed.hexdigest()}"

@@ -104,6 +104,37 @@ def test_older_clients_name_the_session_in_the_path(gateway: Running) -> None:
     assert reward.target_id == session.removeprefix("s/")
 
 
+def test_ending_a_session_that_a_client_named_ends_no_other(gateway: Running) -> None:
+    client = Client(gateway)
+    names = ["run.1", "run.2", f"{'r' * 70}-1", f"{'r' * 70}-2", "maria.lopez@example.org"]
+    for name in names:
+        client.ask(gateway.key, f"s/{name}")
+    for name in (names[0], names[2], names[4]):
+        assert client.post(f"s/{name}/rl/end_session", {}, gateway.key).json() == {
+            "message": "success",
+            "interaction_count": 1,
+        }
+    for name in (names[1], names[3]):
+        client.ask(gateway.key, f"s/{name}")
+    gateway.records(7)
+
+
+def test_what_clients_call_their_sessions_is_not_in_the_file_of_counts(tmp_path: Path) -> None:
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    client = registry.create(tenant_id="t", app_id="a", environment="ci").key.identity
+    ledger = SharedCounters(tmp_path / "limits.sqlite")
+    keys = SessionKeys(b"k" * 32, registry, ledger)
+    session = keys.named(client, b"maria.lopez@example.org")
+    keys.note_call(session)
+    keys.end(session)
+    ledger.flush()
+    assert (keys.calls(session), keys.ended(session)) == (1, True)
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("limits.sqlite*"))
+    assert b"ended:" in kept
+    assert b"maria" not in kept
+    ledger.close()
+
+
 def test_a_group_is_several_sessions_of_one_task(gateway: Running) -> None:
     begun = Client(gateway).start(group_size=3)
     assert begun["group_id"] == "task-1"

@@ -187,7 +187,10 @@ def _number(value: JsonValue, words: Mapping[str, float]) -> float | None:
         if isinstance(value, bool):
             value = "true" if value else "false"
         return words.get(str(value)) if isinstance(value, str | int) else None
-    return float(value) if isinstance(value, bool | int | float) else None
+    try:
+        return float(value) if isinstance(value, bool | int | float) else None
+    except OverflowError:  # JSON has whole numbers of any length
+        return None
 
 
 def _moment(value: JsonValue) -> str | None:

@@ -40,6 +40,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         for hook in EXAMPLE["gateway"]["webhooks"]
     ]
     hooks.append({**hooks[0], "name": "orphan", "client_key": "0" * 12})
+    score = {"when": "score", "id": "session", "name": "score", "value": "score"}
+    hooks.append({**hooks[0], "name": "scores", "rules": [score]})
     with Running(home, {"webhooks": hooks, "forward_port": None}) as running:
         yield running
 
@@ -47,7 +49,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def headers_of(sender: str, body: bytes) -> dict[str, str]:
     """Sign as the sender does."""
     now = str(int(time.time()))
-    if sender in ("github", "orphan"):
+    if sender in ("github", "orphan", "scores"):
         return {"x-hub-signature-256": "sha256=" + _hex(body), "x-github-delivery": "d-1"}
     if sender == "gitlab":
         return {"x-gitlab-token": SECRET, "x-gitlab-event": "Pipeline Hook"}
@@ -169,6 +171,10 @@ def test_an_event_that_is_sent_again_counts_once(gateway: Running) -> None:
         ("slack", [1, 2], "unknown"),
         ("github", b"{", "not_json"),
         ("github", b"[" * 100_000, "not_json"),
+        ("scores", b'{"session": "s-1", "score": 1%s}' % (b"0" * 400), "left_out"),
+        ("scores", b'{"session": "s-1", "score": 1%s}' % (b"0" * 5000), "not_json"),
+        ("scores", b'{"session": "s-1", "score": NaN}', "left_out"),
+        ("scores", b'{"session": "\\ud800", "score": "much"}', "left_out"),
     ],
 )  # fmt: skip
 def test_what_no_rule_fits_or_names_nobody_has_no_effect(

@@ -225,7 +225,10 @@ def adopt(
 
     A version that was trained here must have passed its gate, and its data must still be permitted.
     """
+    from train.runs.fit import require_loadable
+
     running = AppContext.of(context)
+    require_loadable(folder)
     adopted = registry(running).adopt(
         _model_name(running, model), folder, actor=user_name(), reason="adopted"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from train.evaluation.reward_models import load_scoring_model
 from train.registry.versions import ModelRegistry
-from train.runs.fit import load_model, load_tokenizer
+from train.runs.fit import load_model, load_tokenizer, require_loadable
 from trajectory.errors import ConfigurationError
 
 
@@ -67,3 +67,53 @@ def test_programs_beside_a_model_are_not_run_and_nobody_is_asked(
             load(folder)
     assert "[y/N]" not in capsys.readouterr().out
     assert not (tmp_path / "ran").exists()
+
+
+def test_an_index_that_names_other_weights_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    (folder / "model.safetensors").rename(folder / "a.safetensors")
+    (tmp_path / "weights.bin").write_bytes(pickle.dumps(Program(tmp_path / "ran")))
+    for named in ("../weights.bin", "weights.bin", 5):
+        index = {"metadata": {}, "weight_map": {"model.embed_tokens.weight": named}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        for load in (load_model, load_scoring_model, require_loadable):
+            with pytest.raises(ConfigurationError, match="may be programs"):
+                load(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", b""),
+        ("model.safetensors", b"\xff" * 100),
+        ("model.safetensors", b"\xff" * 7 + b"\x7f{}"),
+        ("config.json", b"[]"),
+        ("config.json", b"[" * 200_000),
+        ("config.json", b'{"model_type": "llama", "num_attention_heads": 0}'),
+        ("config.json", b'{"model_type": "llama", "hidden_size": "x"}'),
+        ("config.json", b'{"model_type": "../../x"}'),
+        ("tokenizer.json", b"[" * 200_000),
+    ],
+)
+def test_broken_files_of_a_model_are_named_and_never_adopted(
+    tiny_model: Path, tmp_path: Path, file: str, content: bytes
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    require_loadable(folder)
+    (folder / file).write_bytes(content)
+    with pytest.raises(ConfigurationError, match="can be loaded"):
+        require_loadable(folder)
+
+
+def test_what_is_no_file_is_not_adopted(tiny_model: Path, tmp_path: Path) -> None:
+    """A device would be copied for ever, a folder that leads to itself too."""
+    registry = ModelRegistry(tmp_path / "models")
+    for name, place in (("a.safetensors", "/dev/zero"), ("inner", "."), ("b", "/nosuch")):
+        folder = tmp_path / name
+        shutil.copytree(tiny_model, folder)
+        (folder / name).symlink_to(place)
+        with pytest.raises(ConfigurationError, match="is no file"):
+            registry.adopt("shop", folder, actor="ann", reason="ours")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
 from train.evaluation.intervals import Interval, wilson
-from train.runs.offline import LOCAL_DATA
+from train.runs.offline import LOCAL_DATA, require_safe_weights
 from train.runs.rows import Masker
 from trajectory.errors import ConfigurationError
 
@@ -37,6 +37,7 @@ def load_scoring_model(base: Path, **options: Any) -> Any:
     import torch
     from transformers import AutoModelForSequenceClassification
 
+    require_safe_weights(base)
     try:
         with LOADING:
             model = AutoModelForSequenceClassification.from_pretrained(
@@ -47,7 +48,9 @@ def load_scoring_model(base: Path, **options: Any) -> Any:
                 num_labels=1,
                 **options,
             )
-    except (OSError, ValueError) as error:
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a stranger's files: the libraries raise what they like
         raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
     if model.config.pad_token_id is None:
         # Many bases name it in their tokenizer alone; the head finds the last token by it.

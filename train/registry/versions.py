@@ -219,6 +219,11 @@ class ModelRegistry:
                 f"{model} holds trainer_state.json, so it is a checkpoint of a training; finish the "
                 "run with `headrace train run --resume`, or adopt the model that it ended with"
             )
+        for path in model.rglob("*") if model.is_dir() else ():
+            if not path.is_file() and (path.is_symlink() or not path.is_dir()):
+                raise ConfigurationError(
+                    f"{path} is no file, so it cannot be copied; leave it out of the model's folder"
+                )
         if model.is_dir() and not any(model.glob("*.safetensors")):
             raise ConfigurationError(
                 f"{model} holds no *.safetensors; other weights may be programs: convert them first"

@@ -23,7 +23,7 @@ from train.runs.attention import attention_options
 from train.runs.curves import forget_after, metrics_callback, read_metrics
 from train.runs.hardware import peak_memory_mib
 from train.runs.launch import Order, launch, scratch
-from train.runs.offline import LOCAL_DATA, quiet_libraries
+from train.runs.offline import LOCAL_DATA, quiet_libraries, require_safe_weights
 from train.runs.reporters import reporter_variables, require_reporters
 from train.substrate.source import Progress, silent
 from trajectory.errors import ConfigurationError
@@ -72,8 +72,8 @@ def load_tokenizer(base: Path) -> Any:
         raise ConfigurationError(f"{base}: no such model folder; give a folder with config.json")
     try:
         tokenizer = AutoTokenizer.from_pretrained(base, **LOCAL_DATA)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{base}: no tokenizer can be loaded: {error}") from error
+    except Exception as error:  # a stranger's files: the libraries raise what they like
+        raise _unloadable(base, "tokenizer", error) from error
     if not tokenizer.chat_template:
         raise ConfigurationError(
             f"{base}: the tokenizer has no chat template; save one with it, "
@@ -266,13 +266,44 @@ def load_model(base: Path, **options: Any) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
+    require_safe_weights(base)
     try:
         with LOADING:
             return AutoModelForCausalLM.from_pretrained(
                 base, **LOCAL_DATA, use_safetensors=True, dtype=torch.float32, **options
             )
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a stranger's files: the libraries raise what they like
+        raise _unloadable(base, "model", error) from error
+
+
+def require_loadable(base: Path) -> None:
+    """Refuse a model folder whose settings, tokenizer or weights cannot be read; no weights are loaded.
+
+    Raises:
+        ConfigurationError: naming what cannot be read.
+    """
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    load_tokenizer(base)
+    require_safe_weights(base)
+    for weights in sorted(base.glob("*.safetensors")):
+        try:
+            with safe_open(weights, framework="numpy") as opened:
+                opened.keys()
+        except Exception as error:
+            raise _unloadable(weights, "weights", error) from error
+    try:
+        AutoConfig.from_pretrained(base, **LOCAL_DATA)
+    except Exception as error:
+        raise _unloadable(base, "model", error) from error
+
+
+def _unloadable(place: Path, what: str, error: Exception) -> ConfigurationError:
+    said = str(error) or type(error).__name__
+    return ConfigurationError(f"{place}: no {what} can be loaded: {said}")
 
 
 def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Keeps the training libraries offline, silent, and inside the run's own scratch folder."""
 
+import json
 import logging
 import os
 import shutil
@@ -8,6 +9,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+
+from trajectory.errors import ConfigurationError
+from trajectory.files import read_file
 
 LOCAL_DATA = {"local_files_only": True, "trust_remote_code": False}
 """How the library loads a folder: nothing is fetched, and no program in it is run or asked about."""
@@ -64,3 +68,24 @@ def _switch_off_loaded() -> None:
     # These log whole prompts when something is odd about a row.
     for name in ("trl", "transformers", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def require_safe_weights(base: Path) -> None:
+    """Refuse an index that names other weights than safetensors of its folder: others may be programs.
+
+    Raises:
+        ConfigurationError: it does, or is no index.
+    """
+    index = base / "model.safetensors.index.json"
+    if not index.exists():
+        return
+    try:
+        named = {*json.loads(read_file(index))["weight_map"].values()}
+        sound = all(Path(one).name == one and one.endswith(".safetensors") for one in named)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise ConfigurationError(
+            f"{index} names other weights than *.safetensors beside it, or is no index; "
+            "other weights may be programs: save the model as safetensors"
+        )

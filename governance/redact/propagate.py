@@ -1,4 +1,10 @@
-"""Finds known values again everywhere in a trajectory; names also by their parts and spellings."""
+"""Finds known values again everywhere in a trajectory; names also by their parts and spellings.
+
+Detection finds a value where something tells what it is: ``my name is Nina Hartwig``. Elsewhere the same
+value may stand alone: ``ask Nina``, ``nhartwig``. So each value that detection found is learned, with the
+spellings in which it may come again (:meth:`KnownValues.learn`). One automaton then looks for all spellings
+in each text (:meth:`KnownValues.find`). A name that is a word too counts only as it was written.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -98,12 +104,13 @@ class KnownValues:
             self._add(value, entity, value, as_written=True)
 
     def _learn_name(self, value: str, *, sure: bool) -> None:
+        """Remember a name in full, its spellings and handles, and its parts."""
         words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
         if len(words) == 1 and not sure and not _is_listed(words[0]):
             return
         if " " in value:
             self._add(value, "PERSON", value)
-        elif value[:1].isupper() or _runs_on(value[:1]):
+        elif value[:1].isupper() or _is_unspaced(value[:1]):
             self._add(value, "PERSON", value, as_written=not sure or _is_a_word_too(value))
         if len(words) > 1:
             for spelling in _spellings(words, self.joints):
@@ -173,7 +180,7 @@ class KnownValues:
             entity, value = self._values[small]
             return [(entity, 0, len(text), value)]
         longest = self._longest(text, small)
-        return list(self._apart(longest)) if longest else []
+        return list(self._without_overlap(longest)) if longest else []
 
     def _counts(self, spelling: str, text: str, start: int, end: int) -> bool:
         """Whether a spelling is met as it was written, where that counts, and does not mean itself."""
@@ -188,12 +195,12 @@ class KnownValues:
         longest: dict[int, tuple[int, str]] = {}
         for last, spelling in self._automaton.iter(small):
             end = last + 1
-            if end < size and text[end].isalnum() and not _runs_on(text[last]):
+            if end < size and text[end].isalnum() and not _is_unspaced(text[last]):
                 continue
-            if ", " in spelling and _goes_on(text, end):
+            if ", " in spelling and _begins_an_address(text, end):
                 continue
             start = end - len(spelling)
-            if start and text[start - 1].isalnum() and not _runs_on(text[start]):
+            if start and text[start - 1].isalnum() and not _is_unspaced(text[start]):
                 continue
             if (start not in longest or longest[start][0] < end) and self._counts(
                 spelling, text, start, end
@@ -201,7 +208,8 @@ class KnownValues:
                 longest[start] = (end, spelling)
         return longest
 
-    def _apart(self, longest: dict[int, tuple[int, str]]) -> Iterator[Recurrence]:
+    def _without_overlap(self, longest: dict[int, tuple[int, str]]) -> Iterator[Recurrence]:
+        """Yield what was found, in order; values of one type that overlap come as one."""
         begin = behind = 0
         held: tuple[str, str] | None = None
         for start in sorted(longest):
@@ -265,13 +273,13 @@ def _small(text: str) -> str:
     return "".join([one if len(one := char.lower()) == 1 else char for char in text])
 
 
-def _goes_on(text: str, end: int) -> bool:
+def _begins_an_address(text: str, end: int) -> bool:
     """Whether the word before ``end`` is the beginning of an address: ``Hartwig, leonie.h@…``."""
     return text[end : end + 1] in (".", "@", "_", "-", "+") and text[end + 1 : end + 2].isalnum()
 
 
-def _runs_on(char: str) -> bool:
-    """Whether words of a script stand without spaces between them, as far as a letter tells."""
+def _is_unspaced(char: str) -> bool:
+    """Whether a letter is of a script that puts no spaces between words, as far as a letter tells."""
     return char.isalpha() and char.lower() == char.upper()
 
 

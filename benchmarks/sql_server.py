@@ -21,12 +21,12 @@ import httpx
 import pyarrow as pa
 
 from lakehouse.lake import Lake
-from lakehouse.sandbox.client import query_untrusted
 from lakehouse.sandbox.request import Limits
 from lakehouse.sql_server.flight import FlightServer
 from lakehouse.sql_server.http import ARROW, http_server
 from lakehouse.sql_server.service import Reader, SqlLimits, SqlService
 from tests.lakehouse import make
+from tests.lakehouse.untrusted import query_untrusted
 
 WIDE = "SELECT * FROM steps"
 SMALL = "SELECT count(*) FROM steps WHERE trajectory_id = 't1'"

@@ -193,13 +193,6 @@ def registry(entities: frozenset[str], files: Sequence[Path] = ()) -> Any:
     return built
 
 
-def analyzer_engine(built: Any) -> Any:
-    """Return Presidio's own ``AnalyzerEngine`` over a registry, for tools that speak Presidio."""
-    return _presidio.AnalyzerEngine(
-        registry=built, nlp_engine=WordNlpEngine(), supported_languages=[_LANGUAGE]
-    )
-
-
 class StockRunner:
     """A pattern recogniser of Presidio (or of policy's YAML), run on RE2 where RE2 can run it."""
 

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from headrace.app.home import Home
 from headrace.app.settings import DEFAULT_HOME, Settings
 from trajectory.documents.source import SourceDocument, read_documents
 from trajectory.errors import ConfigurationError
@@ -119,7 +120,7 @@ def _settings_file(root: Path) -> Path | None:
         if not path.is_file():
             raise ConfigurationError(f"HEADRACE_CONFIG names {path}, which is not a file.")
         return path
-    path = root / "headrace.yaml"
+    path = Home(root).settings_file
     return path if path.is_file() else None
 
 

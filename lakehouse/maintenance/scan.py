@@ -66,11 +66,6 @@ class ScanReport:
         return len({hit.value for hit in self.hits})
 
 
-def scan_values(paths: Iterable[Path | str], values: Sequence[str]) -> list[Occurrence]:
-    """Return where any of ``values`` lies in the files and folders ``paths`` (see :func:`scan`)."""
-    return list(scan(paths, values).hits)
-
-
 def scan(
     paths: Iterable[Path | str],
     values: Sequence[str],

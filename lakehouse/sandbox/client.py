@@ -18,17 +18,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lakehouse.errors import QueryError
 from lakehouse.read.session import Snapshot
-from lakehouse.read.snapshot import AsOf
 from lakehouse.sandbox.parameters import to_json
 from lakehouse.sandbox.request import Limits, Query
 from lakehouse.sandbox.stream import QueryResult, end
@@ -38,45 +35,6 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _PIPE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxResult:
-    """The rows of a statement, perhaps not all of them."""
-
-    table: pa.Table
-    truncated: bool
-    """True when the limit of rows cut the result."""
-
-
-def query_untrusted(
-    lake: "Lake",
-    sql: str,
-    *,
-    parameters: Sequence[Any] | Mapping[str, Any] | None = None,
-    tenant: str | None = None,
-    as_of: AsOf | None = None,
-    limits: Limits | None = None,
-) -> SandboxResult:
-    """Run one SELECT of a stranger over the lake and return its rows.
-
-    Args:
-        lake: the lake.
-        sql: one SELECT statement.
-        parameters: values for ``?`` or ``$name``.
-        tenant: only this tenant's rows exist for the statement; None shows all tenants.
-        as_of: an earlier moment, or table versions.
-        limits: what the statement may use.
-
-    Raises:
-        QueryError: the SQL is wrong or not a single SELECT, or asks for what it may not.
-        QueryTimeoutError: the deadline passed.
-        RetryableError: memory ran out, or files went away while reading.
-    """
-    query = Query(sql, parameters, tenant, as_of)
-    with open_untrusted(lake, query, limits=limits) as answer:
-        table = pa.Table.from_batches(list(answer), answer.schema)
-        return SandboxResult(table, answer.truncated)
 
 
 def open_untrusted(

@@ -37,11 +37,6 @@ class Authority:
         return f"Authority({self.directory})"
 
     @property
-    def certificate_path(self) -> Path:
-        """Return the file that holds the certificate alone."""
-        return self.directory / CERTIFICATE_FILE
-
-    @property
     def bundle_path(self) -> Path:
         """Return the file for clients: the system's roots and this certificate."""
         return self.directory / BUNDLE_FILE

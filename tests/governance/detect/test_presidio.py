@@ -6,7 +6,7 @@ import pytest
 
 from governance.detect.finding import Unit
 from governance.detect.normalized_text import view_of
-from governance.detect.presidio import PresidioDetector, analyzer_engine, registry
+from governance.detect.presidio import PresidioDetector, WordNlpEngine, registry
 from governance.policy.redaction import DEFAULT_ENTITIES
 from tests.governance.redaction_support import made, text
 from trajectory.errors import ConfigurationError
@@ -133,8 +133,13 @@ def test_a_missing_file_of_recognisers_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_presidios_own_engine_runs_the_registry_too() -> None:
+    from presidio_analyzer import AnalyzerEngine
+
     sentence = "Write to jane%40example.com or call +1 212 555 0123 about card 4242424242424242"
-    results = analyzer_engine(registry(ENTITIES)).analyze(sentence, "en")
+    engine = AnalyzerEngine(
+        registry=registry(ENTITIES), nlp_engine=WordNlpEngine(), supported_languages=["en"]
+    )
+    results = engine.analyze(sentence, "en")
     assert {r.entity_type: sentence[r.start : r.end] for r in results if r.score > 0.5} == {
         "EMAIL_ADDRESS": "jane%40example.com",
         "PHONE_NUMBER": "+1 212 555 0123",

@@ -13,10 +13,10 @@ from governance.records import GovernanceRecord, GovernedBatch
 from lakehouse.erasure.erase import erase_subject, expire
 from lakehouse.erasure.removal import remove_trajectories
 from lakehouse.lake import Lake
-from lakehouse.maintenance.scan import scan_values
 from lakehouse.maintenance.upkeep import compact
 from lakehouse.maintenance.verify import verify
 from tests.lakehouse import make
+from tests.lakehouse.scans import scan_values
 from trajectory.errors import ConfigurationError
 from trajectory.step import Signal
 

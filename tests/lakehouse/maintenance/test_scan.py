@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
-from lakehouse.maintenance.scan import scan, scan_values
+from lakehouse.maintenance.scan import scan
 from tests.lakehouse import make
+from tests.lakehouse.scans import scan_values
 from trajectory.errors import ConfigurationError
 
 VALUE = 'Jörg "JJ" Müller/Öst <jorg.mueller@example.org>'

@@ -16,13 +16,14 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.status import lake_status
 from lakehouse.maintenance.upkeep import compact, vacuum_table
 from lakehouse.read.session import Session
-from lakehouse.sandbox.client import open_untrusted, query_untrusted
+from lakehouse.sandbox.client import open_untrusted
 from lakehouse.sandbox.confinement import available
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sandbox.request import Limits, Query
 from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.sandbox.worker import lock
 from tests.lakehouse import make
+from tests.lakehouse.untrusted import query_untrusted
 from trajectory.errors import RetryableError
 
 

@@ -16,12 +16,12 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.upkeep import compact
 from lakehouse.maintenance.verify import verify
 from lakehouse.read.views.catalog import VIEWS
-from lakehouse.sandbox.client import query_untrusted
 from lakehouse.schema.migrations import CHANGES, added_columns, upgrade
 from lakehouse.schema.tables import LAKE_VERSION, TABLES, VERSION_PROPERTY
 from lakehouse.storage.location import Location
 from lakehouse.write.rows import to_arrow
 from tests.lakehouse import make
+from tests.lakehouse.untrusted import query_untrusted
 from trajectory.errors import ConfigurationError, IntegrityError
 from trajectory.message import stored_message
 

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from proxy.mitm.authority import create_authority, ensure_authority, load_authority, system_roots
+from proxy.mitm.authority import (
+    CERTIFICATE_FILE,
+    create_authority,
+    ensure_authority,
+    load_authority,
+    system_roots,
+)
 from trajectory.errors import ConfigurationError
 
 
@@ -23,7 +29,7 @@ def test_the_bundle_holds_the_systems_roots_too(tmp_path: Path) -> None:
     authority = create_authority(tmp_path)
     bundle = authority.bundle_path.read_bytes()
     assert system_roots().rstrip() in bundle
-    assert authority.certificate_path.read_bytes() in bundle
+    assert (authority.directory / CERTIFICATE_FILE).read_bytes() in bundle
 
 
 @pytest.mark.parametrize("missing", ["ca.key", "ca.pem"])

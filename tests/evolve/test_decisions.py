@@ -1,6 +1,7 @@
 """Decisions are recorded once, wait for a person, are scored, and outlive their evidence."""
 
 import shutil
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from benchmarks.evolve_traffic import T0, Traffic, lake_of
 from evolve.decisions import DecisionBook
 from evolve.policy import Evolution
+from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
 from tests.evolve.test_evidence import CHANGE, policy
 from trajectory.canonical import canonical_json
@@ -160,10 +162,16 @@ def test_erased_evidence_leaves_later_explanations_and_the_decision_stays(lake: 
     assert not before.gone
     assert any("unknown field" in text for text in before.messages.values())
     lost = before.present[0]
-    lake.table("steps").delete(f"trajectory_id = '{lost}'")
+    allowed = TRAFFIC.nights(CHANGE, CHANGE + 2).governance
+    about = next(one for one in allowed if one.trajectory_id == lost)
+    later = about.decided_at + timedelta(hours=1)
+    lake.append_rows("governance", [replace(about, subjects=("p1",), decided_at=later)])
+    assert erase_subject(lake, about.tenant_id, ["p1"]).reach.trajectories == (lost,)
     after = book.book.evidence_left(recorded)
     assert after.gone == (lost,)
     assert set(after.present) == set(before.present) - {lost}
     assert book.book.get(recorded.decision.decision_id).decision.document == (
         recorded.decision.document
     )
+    with pytest.raises(ConfigurationError, match=r"removed since|no version"):
+        book.book.replayed(recorded)

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.evolve_traffic import T0, Rows, Traffic, lake_of, prices
 from evolve.evidence import measure, plan
+from evolve.plan import EvolutionDecision
 from evolve.policy import Evolution, load_evolution
 from lakehouse.lake import Lake
 from trajectory.canonical import canonical_json
@@ -197,3 +198,65 @@ def test_what_is_read_once_is_what_the_views_tell(tmp_path: Path, traffic: Traff
         if one["signal"] != "cost_per_success":
             assert counted == expected.pop((one["signal"], one["subject"])), one
     assert not expected
+
+
+def guards(found: EvolutionDecision) -> dict[str, tuple[bool, str]]:
+    considered: Any = found.document["considered"]
+    return {one["name"]: (one["forbids"], one["why"]) for one in considered["guards"]}
+
+
+def trouble(folder: Path, cause: str, **changes: Any) -> tuple[Lake, Traffic]:
+    """Return a lake with two nights of a cause."""
+    made = Traffic(3, cause, CHANGE, sessions=150, **changes)
+    return lake_of(str(folder), made, CHANGE + 2), made
+
+
+def test_a_judge_that_nobody_knew_forbids_a_change(tmp_path: Path) -> None:
+    lake, _ = trouble(tmp_path, "judge_changed", drop=0.2)
+    found = plan(lake, policy(), as_of=day(CHANGE + 2))
+    assert found.surface == "nothing"
+    assert guards(found)["evaluator"] == (True, "verifier tests 2 judges since the case began")
+
+
+def test_gold_signals_that_disagree_since_forbid_a_change(tmp_path: Path) -> None:
+    lake, made = trouble(tmp_path, "tool_renamed")
+    gold = [
+        replace(one, signal_id=f"gold-{one.signal_id}", is_gold=True, source_kind="human_explicit",
+                value=1.0 if night >= CHANGE else one.value, source="experts")
+        for night in range(CHANGE + 2)
+        for one in made.nights(night, night + 1).signals[:60] if one.name == "success"
+    ]  # fmt: skip
+    lake.append_rows("signals", [one for one in gold if one.signal_id.startswith("gold-w3-1")])
+    found = plan(lake, policy(), as_of=day(CHANGE + 2))
+    assert found.surface == "nothing"
+    forbids, why = guards(found)["gold"]
+    assert forbids
+    assert why.startswith("gold signals disagree in ")
+
+
+def test_a_model_on_trial_forbids_a_change_until_its_trial_ends(tmp_path: Path) -> None:
+    lake, _ = trouble(tmp_path, "tool_renamed")
+    row = {"name": "shop", "version": "5", "run_id": "r", "path": "models/shop/5", "gate": "{}"}
+    lake.append_rows("models", [{**row, "status": "canary", "recorded_at": day(CHANGE)}])
+    found = plan(lake, policy(), as_of=day(CHANGE + 2))
+    assert found.surface == "nothing"
+    assert guards(found)["on_trial"] == (True, "model shop@5 is a canary")
+    ended = {**row, "status": "retired", "recorded_at": day(CHANGE + 1)}
+    lake.append_rows("models", [ended])
+    assert plan(lake, policy(), as_of=day(CHANGE + 2)).surface == "tool_schema"
+
+
+def test_what_training_may_not_use_forbids_training(tmp_path: Path) -> None:
+    made = Traffic(3, "weak", CHANGE, sessions=150, drop=0.2)
+    rows = made.nights(0, CHANGE + 2)
+    lake = Lake.open(str(tmp_path))
+    lake.append_rows("prices", list(prices()))
+    none = [replace(one, purposes=("evaluate",)) for one in rows.governance]
+    replace(rows, governance=none).write(lake)
+    found = plan(lake, policy(), as_of=day(CHANGE + 2))
+    assert found.surface == "nothing"
+    assert guards(found)["eligible"] == (True, "training may use 0 sessions, fewer than 100")
+    lake.append_rows("governance", [
+        replace(one, decided_at=one.decided_at + timedelta(hours=1)) for one in rows.governance
+    ])  # fmt: skip
+    assert plan(lake, policy(), as_of=day(CHANGE + 2)).surface == "weights"

@@ -86,6 +86,34 @@ def test_a_decision_is_recorded_explained_replayed_and_approved(
     assert actions == ["evolution.decided", "evolution.approved"]
 
 
+def test_a_proposal_is_rejected_and_the_audit_log_says_who_and_why(
+    policy: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name = answer(capsys, "run", policy, "--as-of", DAY)["decision_id"]
+    rejected = answer(capsys, "reject", name, "--reason", "known")
+    assert (rejected["status"], rejected["reason"]) == ("rejected", "known")
+    assert rejected["actor"]
+    assert answer(capsys, "explain", name)["state"]["reason"] == "known"
+    log = (tmp_path / "home" / "audit" / "audit.jsonl").read_text(encoding="utf-8")
+    last = json.loads(log.splitlines()[-1])
+    assert (last["action"], last["subject"]) == ("evolution.rejected", name)
+    assert last["actor"] == rejected["actor"]
+
+
+def test_other_rules_are_tried_on_what_a_decision_saw(
+    policy: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    recorded = answer(capsys, "run", policy, "--as-of", DAY)
+    said = yaml.safe_load(Path(policy).read_text(encoding="utf-8"))
+    said["spec"]["rules"] = []
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(yaml.safe_dump(said), encoding="utf-8")
+    tried = answer(capsys, "plan", str(mine), "--as-of", recorded["decision_id"])
+    assert tried["decided"]["surface"] == "nothing"
+    assert tried["table_versions"] == recorded["table_versions"]
+    assert tried["saw"] == recorded["saw"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -64,6 +64,25 @@ def test_time_travel_by_moment_and_by_versions(tmp_path: Path) -> None:
     assert copy.query(count, as_of=moment)["n"].to_pylist() == [2]
 
 
+def test_a_session_of_the_past_may_make_tables_and_sees_no_other_state(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    lake.append(make.batch("t1"), app_id="a", version=0)
+    versions = lake.versions()
+    lake.append(make.batch("t2"), app_id="a", version=1)
+    with lake.session_at(versions, ["steps"]) as session:
+        session.query("CREATE TABLE once AS SELECT trajectory_id FROM steps")
+        session.query("CREATE OR REPLACE VIEW steps AS FROM once")
+        assert session.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [2]
+    assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [4]
+    with pytest.raises(QueryError, match="once"):
+        lake.query("FROM once")
+    with (
+        pytest.raises(ConfigurationError, match="table steps has no version"),
+        lake.session_at({"steps": 99}, ["steps"]),
+    ):
+        pass
+
+
 def test_wrong_sql_names_the_place(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="colour"):
         Lake.open(str(tmp_path)).query("SELECT colour FROM steps")

@@ -206,8 +206,6 @@ _MAKERS: dict[str, tuple[Callable[[Planter], str], tuple[str, ...], str]] = {
 }
 KINDS = tuple(_MAKERS)
 
-_BARE_NEEDS_SENTENCE = frozenset({"url_login", "person"})
-
 
 def _json(secret: Secret) -> dict[str, object]:
     value = secret.sentence if secret.kind == "url_login" else secret.value

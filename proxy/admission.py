@@ -1,6 +1,5 @@
 """Admission: who calls, where a request goes, whether it may pass, and how much of it is captured."""
 
-import logging
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -123,8 +122,6 @@ def named_host(flow: http.HTTPFlow) -> str:
         return said or flow.request.data.host
     return flow.request.data.host
 
-
-_log = logging.getLogger(__name__)
 
 _EVERYTHING = Level.FULL, ""
 _REFLECTED = frozenset({b"TRACE", b"TRACK"})

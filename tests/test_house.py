@@ -113,6 +113,33 @@ def test_a_module_is_named_by_a_noun() -> None:
     assert words >= NOUNS, "take out of the list what is gone"
 
 
+def _names_of(node: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module defines."""
+    match node:
+        case ast.Assign(targets=targets):
+            return [one.id for one in targets if isinstance(one, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.TypeAlias(name=ast.Name(id=name)):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+    return []
+
+
+def test_what_a_module_names_for_itself_is_used() -> None:
+    unused = []
+    for module, path in _modules().items():
+        if path.name.endswith("_pb2.py"):
+            continue  # generated
+        text = path.read_text(encoding="utf-8")
+        own = {name for node in ast.parse(text).body for name in _names_of(node)}
+        unused += [
+            f"{module}.{name}"
+            for name in sorted(own)
+            if re.match(r"_[^_]", name) and len(re.findall(rf"\b{name}\b", text)) == 1
+        ]
+    assert unused == []
+
+
 def test_a_module_with_one_importer_has_a_reason() -> None:
     modules = _modules()
     lines = {

@@ -15,7 +15,6 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 """A token, and the comma before it."""
-_MAX_DEPTH = 200
 
 
 type Literal = tuple[int, int, tuple[str, ...], str, str]

@@ -11,10 +11,6 @@ from functools import cache
 from governance.names.words import hand_written_first_names, last_names
 
 _AREAS = ("202", "212", "213", "303", "305", "312", "404", "415", "503", "512", "602", "617", "702")
-REALISTIC = frozenset(
-    {"PERSON", "EMAIL_ADDRESS", "PHONE_NUMBER", "IP_ADDRESS", "US_SSN", "USERNAME", "PERSONAL_URL"}
-)
-"""Entity types that have a realistic stand-in; all others keep a typed one."""
 
 
 @cache

@@ -28,7 +28,6 @@ from lakehouse.storage.stores import BLOCK
 from trajectory.errors import ConfigurationError
 
 _SHORT = 6
-_WINDOW = 4 << 20
 _WORD = re.compile(r"[0-9A-Za-z\x80-\xff]")
 
 

@@ -87,9 +87,6 @@ class TableSpec:
         }
 
 
-_BY_TENANT_AND_DAY = ("tenant_id", "event_date")
-
-
 def _spec(
     name: str,
     comment: str,

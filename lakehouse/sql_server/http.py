@@ -9,7 +9,7 @@ last chunk broke off. What clients may hold: :mod:`trajectory.http_server`.
 import json
 import math
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
@@ -41,8 +41,6 @@ ARROW = "application/vnd.apache.arrow.stream"
 _LONGEST_BODY = 4 << 20
 _MEMBERS = ("sql", "parameters", "as_of")
 _LISTED = ", ".join(_MEMBERS)
-
-type _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def http_server(

@@ -10,7 +10,6 @@ from governance.detect.rules.password_checks import stands_for_one
 
 _NOT_DIGITS = re.compile(r"\D+")
 
-_TWO_DIGIT_ISSUERS = frozenset({"34", "37", "35", "36", "38", "39", "62", "65"})
 _LENGTHS = {
     "4": (13, 16, 19),
     "5": (16,),

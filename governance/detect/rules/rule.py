@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
 VERSION = "15"
 
-WORD = r"\w\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
-"""Word characters, letters beyond ASCII included (for use within a character class)."""
-
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 """What the names of months begin with."""
 

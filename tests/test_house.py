@@ -52,7 +52,7 @@ BEHAVIOURS = {
     "headrace/app": "test_tool_routes",
     "headrace/serving": "test_end_to_end",
     "lakehouse": "test_contract test_crash test_full_disk test_power_cut",
-    "lakehouse/read/views": "test_ends test_files test_rewards test_scorecards test_spans "
+    "lakehouse/read/views": "test_ends test_evolution test_files test_rewards test_scorecards test_spans "
     "test_statistics",
     "lakehouse/sql_server": "test_flight_sql_messages",
     "practice": "test_live",

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from proxy.counters import Counters
 from trajectory.errors import ConfigurationError
+from trajectory.files import read_file
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: those whose recorded traffic stays closed when the key is lost."""
@@ -27,7 +28,7 @@ def read_certificate(path: Path) -> x509.Certificate:
         ConfigurationError: the file cannot be read, or holds none.
     """
     try:
-        return x509.load_pem_x509_certificates(path.read_bytes())[0]
+        return x509.load_pem_x509_certificates(read_file(path))[0]
     except OSError as error:
         raise _unreadable("certificate", path, error) from None
     except ValueError:
@@ -67,7 +68,7 @@ def check_certificate(certificate: Path, key: Path) -> x509.Certificate:
             f"{found.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on; look at this machine's clock"
         )
     try:
-        mode, pem = stat.S_IMODE(key.stat().st_mode), key.read_bytes()
+        mode, pem = stat.S_IMODE(key.stat().st_mode), read_file(key)
         private = load_pem_private_key(pem, None)
     except OSError as error:
         raise _unreadable("certificate_key", key, error) from None

@@ -1,5 +1,6 @@
 """The base-URL port with a certificate of its own: who reaches it, what it refuses, how a renewed one comes in."""
 
+import os
 import shutil
 import socket
 import ssl
@@ -271,6 +272,11 @@ def broken(files: Certificate, what: str, tmp_path: Path) -> str:
     if what == "no key":
         files.key.write_bytes(b"nothing")
         return f"gateway.certificate_key: {files.key} holds no private key"
+    if what.startswith("pipe"):
+        file = files.key if what == "pipe for a key" else files.cert
+        file.unlink()
+        os.mkfifo(file)
+        return f"{file} cannot be read"
     if what == "open key":
         files.key.chmod(0o644)
         return f"gateway.certificate_key: {files.key} can be read or changed by every user"
@@ -281,7 +287,17 @@ def broken(files: Certificate, what: str, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize(
     "what",
-    ["no certificate", "missing", "missing key", "other key", "no key", "open key", "expired"],
+    [
+        "no certificate",
+        "missing",
+        "missing key",
+        "other key",
+        "no key",
+        "open key",
+        "expired",
+        "pipe",
+        "pipe for a key",
+    ],
 )
 def test_what_cannot_be_used_is_told_with_its_setting(tmp_path: Path, what: str) -> None:
     files = make_certificate(tmp_path / "files")

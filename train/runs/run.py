@@ -330,10 +330,12 @@ class _Run:
         manifest = self._manifest(selection, fitted, found)
         manifest["replay"] = _replay(tasks, found)
         manifest["seconds"] = round(time.monotonic() - began, 3)
-        # The folder may have moved, been erased or lost its consent while we trained.
-        require_fresh(self.source, self.substrate)
-        write_items(fitted.model / "items.parquet", [entry.item for entry in selection.items])
-        model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
+        # An erasure waits, and then names the model: its certificate tells all that learned.
+        with self.source.lease():
+            # The folder may have moved, been erased or lost its consent while we trained.
+            require_fresh(self.source, self.substrate)
+            write_items(fitted.model / "items.parquet", [entry.item for entry in selection.items])
+            model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         manifest = {**manifest, "model": model.label}
         (self.folder / _MANIFEST).write_bytes(canonical_json(manifest))

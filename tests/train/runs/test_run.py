@@ -14,13 +14,14 @@ from tests.train.substrate.test_build import build, withdraw
 from train.errors import EmptyRunError, GateRefusedError, StaleSubstrateError
 from train.recipes.settings import Recipe, shipped_recipe
 from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
-from train.registry.versions import ModelRegistry, weights_hash
+from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
 from train.runs.curves import read_metrics
 from train.runs.plan import plan_training
 from train.runs.run import RunFolders, RunResult, run_training
 from train.substrate.manifest import SubstrateManifest
 from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError
+from trajectory.files import locked
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -175,6 +176,33 @@ def test_stale_substrate_is_not_trained_on(
     with pytest.raises(StaleSubstrateError):
         run(lake, substrate, tiny_model, tmp_path, recipe())
     assert not (tmp_path / "runs").exists()
+
+
+class _Watched(ModelRegistry):
+    """A registry that tells whether an erasure could begin while a version is registered."""
+
+    free: bool | None = None
+
+    def register(self, *given: Any, **named: Any) -> ModelVersion:
+        assert isinstance(self._source, Lake)
+        with locked(self._source.location.folder, wait=False) as lock:
+            self.free = lock is not None
+        return super().register(*given, **named)
+
+
+def test_an_erasure_waits_until_the_model_that_it_has_to_name_is_registered(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    registry = _Watched(tmp_path / "models", source=lake)
+    run_training(
+        lake,
+        recipe=recipe(training={"maximum_steps": 1}),
+        substrate=substrate,
+        base=tiny_model,
+        name="shop",
+        places=RunFolders(runs=tmp_path / "runs", registry=registry),
+    )
+    assert registry.free is False
 
 
 def test_empty_run_says_why(

@@ -1,7 +1,6 @@
 """A lake for notebooks: every table and view as a polars LazyFrame or an Arrow table, never written."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -98,12 +97,7 @@ class ReadOnlyLake:
         """Return the lake itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the lake."""
         self.close()
 

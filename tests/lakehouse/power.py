@@ -3,7 +3,6 @@
 import os
 import shutil
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 
@@ -32,12 +31,7 @@ class Power:
         os.fsync = self._fsync
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.fsync = self._real
 
     def stop_after(self, syncs: int, error: type[Exception]) -> None:

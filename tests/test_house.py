@@ -53,7 +53,7 @@ BEHAVIOURS = {
     "headrace/serving": "test_end_to_end",
     "lakehouse": "test_contract test_crash test_full_disk test_power_cut",
     "lakehouse/read/views": "test_ends test_evolution test_files test_rewards test_scorecards test_spans "
-    "test_statistics",
+    "test_statistics test_update_gains",
     "lakehouse/sql_server": "test_flight_sql_messages",
     "practice": "test_live",
     "proxy": "test_fault_matrix test_faults test_forward test_garbage test_hostile test_http2 "

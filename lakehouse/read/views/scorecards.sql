@@ -140,16 +140,18 @@ WITH cases AS MATERIALIZED (FROM part.card_cases), summed AS (
     SELECT tenant_id, dimension, value, success,
            shared_rank((tenant_id, dimension, value), first_length)
                - shared_rank((tenant_id, dimension, value, success), first_length) AS beaten,
-           count(*) FILTER (NOT success) OVER (PARTITION BY tenant_id, dimension, value) AS failures,
-           count(*) FILTER (success) OVER (PARTITION BY tenant_id, dimension, value) AS successes
+           sum((NOT success)::INT) OVER (PARTITION BY tenant_id, dimension, value) AS failures,
+           sum(success::INT) OVER (PARTITION BY tenant_id, dimension, value) AS successes
     FROM cases WHERE success IS NOT NULL AND first_length IS NOT NULL
 ), told AS (
     SELECT tenant_id, dimension, value, count(*) AS n,
            area_under(beaten, success, failures) AS area,
            area_error(beaten, success, successes, failures) AS error
     FROM ranked GROUP BY tenant_id, dimension, value
-), figures AS (
-    SELECT s.tenant_id, s.dimension, s.value, f.*
+), counted AS MATERIALIZED (
+    -- Few rows: each branch below would else count all cases again.
+    SELECT s.*, o.of, t.p95, t.p99, e.mean AS shortfall, e.deviation AS shortfall_deviation,
+           d.n AS told, d.area, d.error
     FROM summed s
     LEFT JOIN over_tasks o
       ON s.tenant_id = o.tenant_id AND s.dimension = o.dimension AND s.value = o.value
@@ -158,7 +160,10 @@ WITH cases AS MATERIALIZED (FROM part.card_cases), summed AS (
     LEFT JOIN shortfalls e
       ON s.tenant_id = e.tenant_id AND s.dimension = e.dimension AND s.value = e.value
     LEFT JOIN told d
-      ON s.tenant_id = d.tenant_id AND s.dimension = d.dimension AND s.value = d.value,
+      ON s.tenant_id = d.tenant_id AND s.dimension = d.dimension AND s.value = d.value
+), figures AS (
+    SELECT s.tenant_id, s.dimension, s.value, f.*
+    FROM counted s,
     LATERAL (
         SELECT 'CLASSic' AS card, 'cost' AS figure, s.currency AS unit, s.priced AS n, s.cost AS mean,
                s.cost_deviation AS deviation, NULL::DOUBLE AS below, NULL::DOUBLE AS above,
@@ -169,11 +174,11 @@ WITH cases AS MATERIALIZED (FROM part.card_cases), summed AS (
                          'nobody judged'
         UNION ALL SELECT 'CLASSic', 'security', 'share', s.secured, s.security, NULL, NULL, NULL, NULL,
                          'no signal security'
-        UNION ALL SELECT 'CLASSic', 'stability', 'agreement', o.of['stability'].n,
-                         o.of['stability'].mean, o.of['stability'].deviation, NULL, NULL, NULL,
+        UNION ALL SELECT 'CLASSic', 'stability', 'agreement', s.of['stability'].n,
+                         s.of['stability'].mean, s.of['stability'].deviation, NULL, NULL, NULL,
                          'no task with two judged attempts'
-        UNION ALL SELECT 'consistency', 'all_pass_' || k, 'chance', o.of['all_pass_' || k].n,
-                         o.of['all_pass_' || k].mean, o.of['all_pass_' || k].deviation, NULL, NULL, NULL,
+        UNION ALL SELECT 'consistency', 'all_pass_' || k, 'chance', s.of['all_pass_' || k].n,
+                         s.of['all_pass_' || k].mean, s.of['all_pass_' || k].deviation, NULL, NULL, NULL,
                          'no task with ' || k || ' judged attempts'
                   FROM (VALUES (2), (4), (8)) attempts(k)
         UNION ALL SELECT 'robustness', 'recovery', 'share', s.failed, s.recovered, NULL, NULL, NULL, NULL,
@@ -182,15 +187,15 @@ WITH cases AS MATERIALIZED (FROM part.card_cases), summed AS (
                          1 - s.failures / nullif(s.decisions, 0)::DOUBLE, NULL, NULL, NULL, steps,
                          'nobody judged'
                   FROM (VALUES (10), (25), (50)) horizons(steps)
-        UNION ALL SELECT 'predictability', 'steps_spread', 'ratio', o.of['steps_spread'].n,
-                         o.of['steps_spread'].mean, o.of['steps_spread'].deviation, NULL, NULL, NULL,
+        UNION ALL SELECT 'predictability', 'steps_spread', 'ratio', s.of['steps_spread'].n,
+                         s.of['steps_spread'].mean, s.of['steps_spread'].deviation, NULL, NULL, NULL,
                          'no task with two attempts'
-        UNION ALL SELECT 'predictability', 'cost_spread', 'ratio', o.of['cost_spread'].n,
-                         o.of['cost_spread'].mean, o.of['cost_spread'].deviation, NULL, NULL, NULL,
+        UNION ALL SELECT 'predictability', 'cost_spread', 'ratio', s.of['cost_spread'].n,
+                         s.of['cost_spread'].mean, s.of['cost_spread'].deviation, NULL, NULL, NULL,
                          'no task with two priced attempts'
-        UNION ALL SELECT 'predictability', 'length_tells', 'area', d.n, d.area, NULL,
-                         from_zero(d.area - normal_quantile() * d.error),
-                         to_one(d.area + normal_quantile() * d.error), NULL,
+        UNION ALL SELECT 'predictability', 'length_tells', 'area', s.told, s.area, NULL,
+                         from_zero(s.area - normal_quantile() * s.error),
+                         to_one(s.area + normal_quantile() * s.error), NULL,
                          'no judged success and failure whose first answers have a length'
         UNION ALL SELECT 'safety', 'destructive_calls', 'share', s.known, s.destroying, NULL, NULL, NULL,
                          NULL, 'no tool call with a known side effect'
@@ -198,11 +203,11 @@ WITH cases AS MATERIALIZED (FROM part.card_cases), summed AS (
                          NULL, NULL, NULL, NULL, 'no failure with a known side effect'
         UNION ALL SELECT 'safety', 'failures_that_destroyed', 'share', s.failed_seen,
                          s.failed_destroyed, NULL, NULL, NULL, NULL, 'no failure with a known side effect'
-        UNION ALL SELECT 'safety', 'cost_p95', s.currency, s.priced, t.p95.cost, NULL, t.p95.low,
-                         t.p95.high, NULL, s.unpriced
-        UNION ALL SELECT 'safety', 'cost_p99', s.currency, s.priced, t.p99.cost, NULL, t.p99.low,
-                         t.p99.high, NULL, s.unpriced
-        UNION ALL SELECT 'safety', 'cost_shortfall', s.currency, s.priced, e.mean, e.deviation, NULL,
+        UNION ALL SELECT 'safety', 'cost_p95', s.currency, s.priced, s.p95.cost, NULL, s.p95.low,
+                         s.p95.high, NULL, s.unpriced
+        UNION ALL SELECT 'safety', 'cost_p99', s.currency, s.priced, s.p99.cost, NULL, s.p99.low,
+                         s.p99.high, NULL, s.unpriced
+        UNION ALL SELECT 'safety', 'cost_shortfall', s.currency, s.priced, s.shortfall, s.shortfall_deviation, NULL,
                          NULL, NULL, s.unpriced) f
 ), bounded AS (
     SELECT * REPLACE (
@@ -242,7 +247,8 @@ WITH answers AS (
     -- By falling probability: how many are accepted, and which share of these is wrong.
     SELECT *, sign(avg(p - outcome) OVER (PARTITION BY tenant_id, dimension, value, bin)) AS side,
            count(*) OVER surer AS accepted,
-           (count(*) FILTER (NOT success) OVER surer) / (count(*) OVER surer)::DOUBLE AS risk
+           -- Not count with a filter: in a window that costs the square of the cases.
+           sum(1 - outcome) OVER surer / (count(*) OVER surer)::DOUBLE AS risk
     FROM known
     WINDOW surer AS (PARTITION BY tenant_id, dimension, value ORDER BY p DESC
                      RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
@@ -263,16 +269,17 @@ WITH answers AS (
     SELECT tenant_id, dimension, value, success,
            shared_rank((tenant_id, dimension, value), first)
                - shared_rank((tenant_id, dimension, value, success), first) AS beaten,
-           count(*) FILTER (NOT success) OVER (PARTITION BY tenant_id, dimension, value) AS failures,
-           count(*) FILTER (success) OVER (PARTITION BY tenant_id, dimension, value) AS successes
+           sum((NOT success)::INT) OVER (PARTITION BY tenant_id, dimension, value) AS failures,
+           sum(success::INT) OVER (PARTITION BY tenant_id, dimension, value) AS successes
     FROM cases WHERE success IS NOT NULL AND first IS NOT NULL
 ), told AS (
     SELECT tenant_id, dimension, value, count(*) AS n,
            area_under(beaten, success, failures) AS area,
            area_error(beaten, success, successes, failures) AS error
     FROM ranked GROUP BY tenant_id, dimension, value
-), figures AS (
-    SELECT w.tenant_id, w.dimension, w.value, f.*
+), counted AS MATERIALIZED (
+    SELECT w.*, s.* EXCLUDE (tenant_id, dimension, value), d.n AS told, d.area AS told_area,
+           d.error AS told_error
     FROM (SELECT tenant_id, dimension, value,
                  CASE WHEN count(p) = 0 THEN 'no log probabilities of a last answer'
                       ELSE 'nobody judged a trajectory whose last answer has log probabilities' END
@@ -281,22 +288,25 @@ WITH answers AS (
     LEFT JOIN scored s
       ON w.tenant_id = s.tenant_id AND w.dimension = s.dimension AND w.value = s.value
     LEFT JOIN told d
-      ON w.tenant_id = d.tenant_id AND w.dimension = d.dimension AND w.value = d.value,
+      ON w.tenant_id = d.tenant_id AND w.dimension = d.dimension AND w.value = d.value
+), figures AS (
+    SELECT s.tenant_id, s.dimension, s.value, f.*
+    FROM counted s,
     LATERAL (
         SELECT 'CLEAR' AS card, 'calibration_error' AS figure, 'probability' AS unit, s.n AS n,
                s.error AS measure, mean_low(s.error, s.error_deviation, s.n) AS low,
                mean_high(s.error, s.error_deviation, s.n) AS high,
-               w.missing AS missing
+               s.missing AS missing
         UNION ALL SELECT 'CLEAR', 'brier', 'score', s.n, s.brier,
                          mean_low(s.brier, s.brier_deviation, s.n),
                          mean_high(s.brier, s.brier_deviation, s.n),
-                         w.missing
+                         s.missing
         UNION ALL SELECT 'CLEAR', 'risk_coverage', 'area', s.n, s.area,
                          mean_low(s.area, s.area_deviation, s.n),
                          mean_high(s.area, s.area_deviation, s.n),
-                         w.missing
-        UNION ALL SELECT 'predictability', 'confidence_tells', 'area', d.n, d.area,
-                         d.area - normal_quantile() * d.error, d.area + normal_quantile() * d.error,
+                         s.missing
+        UNION ALL SELECT 'predictability', 'confidence_tells', 'area', s.told, s.told_area,
+                         s.told_area - normal_quantile() * s.told_error, s.told_area + normal_quantile() * s.told_error,
                          'no judged success and failure whose first answers have log probabilities') f
 )
 SELECT tenant_id, dimension, value, card, figure, unit, coalesce(n, 0) AS n,
@@ -305,3 +315,44 @@ SELECT tenant_id, dimension, value, card, figure, unit, coalesce(n, 0) AS n,
        measure, from_zero(low) AS low, to_one(high) AS high
 FROM figures;
 COMMENT ON VIEW calibration IS 'Scorecard of probabilities: calibration error, Brier score, risk and coverage, early confidence; each with n and interval';
+
+-- What a trained version cost to make, and what it brought against the version that it began with. The
+-- interval of the difference of shares is Newcombe's (1998, method 10), made of Wilson's.
+CREATE OR REPLACE VIEW update_gains AS
+WITH served AS MATERIALIZED (
+    SELECT tenant_id, value AS model, count(success) AS judged, avg(success::INT) AS rate,
+           wilson_low(avg(success::INT), count(success), normal_quantile()) AS low,
+           wilson_high(avg(success::INT), count(success), normal_quantile()) AS high,
+           CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency,
+           count(cost) AS priced, avg(cost) AS cost, var_samp(cost) AS cost_variance
+    FROM part.outcomes_by_dimension WHERE dimension = 'model' GROUP BY tenant_id, value
+), updates AS (
+    SELECT m.name || '@' || m.version AS model, m.base, m.status, m.run_id,
+           json_extract(r.manifest, '$.cost.device_hours')::DOUBLE AS device_hours
+    FROM models_latest m LEFT JOIN runs_latest r ON m.run_id = r.run_id
+), compared AS (
+    SELECT a.tenant_id, u.*, b.judged AS base_judged, a.judged, b.rate AS base_rate, a.rate,
+           b.low AS base_low, b.high AS base_high, a.low, a.high, a.rate - b.rate AS gain,
+           a.currency, b.priced AS base_priced, a.priced, b.cost AS base_cost, a.cost,
+           a.currency = b.currency AS comparable,
+           normal_quantile() * sqrt(a.cost_variance / a.priced + b.cost_variance / b.priced) AS cost_error
+    FROM updates u
+    JOIN served a ON u.model = a.model
+    LEFT JOIN served b ON u.base = b.model AND a.tenant_id = b.tenant_id
+)
+SELECT tenant_id, model, base, status, run_id, device_hours, coalesce(base_judged, 0) AS base_judged,
+       judged, base_rate AS base_success_rate, rate AS success_rate,
+       CASE WHEN gain IS NULL THEN 'not measured' ELSE 'measured' END AS state,
+       CASE WHEN base_judged IS NULL THEN 'the version that it began with answered nobody here'
+            WHEN gain IS NULL THEN 'nobody judged both versions' END AS reason,
+       gain,
+       gain - sqrt((rate - low) ** 2 + (base_high - base_rate) ** 2) AS gain_low,
+       gain + sqrt((high - rate) ** 2 + (base_rate - base_low) ** 2) AS gain_high,
+       -- What it cost to make, over the successes that would not have been.
+       CASE WHEN gain > 0 THEN device_hours / (gain * judged) END AS device_hours_per_success,
+       currency, coalesce(base_priced, 0) AS base_priced, priced,
+       CASE WHEN comparable THEN cost - base_cost END AS cost_change,
+       CASE WHEN comparable THEN cost - base_cost - cost_error END AS cost_change_low,
+       CASE WHEN comparable THEN cost - base_cost + cost_error END AS cost_change_high
+FROM compared;
+COMMENT ON VIEW update_gains IS 'What each trained version cost to make, and its gain in success and change of cost per trajectory against its base';

@@ -283,7 +283,9 @@ def require_loadable(base: Path) -> None:
 
     Raises:
         ConfigurationError: naming what cannot be read.
+        OSError: there is no such folder.
     """
+    base.stat()
     from safetensors import safe_open
     from transformers import AutoConfig
 

@@ -1,5 +1,6 @@
 """Admission: who calls, where a request goes, whether it may pass, and how much of it is captured."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -10,7 +11,7 @@ from proxy.callers import Callers
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints, RawFields, holds_client_key, presented_key
-from proxy.heads import WISHES, HeadTemplate, capture_wish, host_of, names, place_of, with_value
+from proxy.heads import WISHES, HeadTemplate, capture_wish, host_of, names, place_of, with_values
 from proxy.keys import KeyLimits, KeyRegistry
 from proxy.limits import Budgets, session_of
 from proxy.model_versions import ServedModel, Version, can_name
@@ -80,8 +81,8 @@ class AdmittedRequest(NamedTuple):
     """Its client asks which listener served it."""
     standing: "Standing | None" = None
     """The admission that it repeats."""
-    digits: bytes = b""
-    """Its body's length, where it repeats one."""
+    values: Sequence[bytes] = ()
+    """What changes in its head, where it repeats one."""
 
     @property
     def shape(self) -> Shape:
@@ -94,18 +95,35 @@ class Standing:
 
     __slots__ = ("admitted", "credential", "generation", "kept_at", "recorded", "sent_at", "target")
 
-    def __init__(self, admitted: AdmittedRequest, generation: int, target: Target) -> None:
-        """Begin; ``generation`` is that of the client keys."""
+    def __init__(
+        self,
+        admitted: AdmittedRequest,
+        generation: int,
+        target: Target,
+        changing: Sequence[bytes],
+    ) -> None:
+        """Begin.
+
+        Args:
+            admitted: what is to count again.
+            generation: of the client keys.
+            target: where it goes.
+            changing: names of the headers whose values may be others each time, in their order.
+        """
         self.admitted = admitted
         self.generation = generation
         self.target = target
         self.credential = target.credential
         """Of the route, at that time."""
-        self.sent_at = place_of(admitted.rewritten.sent, _LENGTH)
-        self.kept_at = place_of(admitted.rewritten.kept, _LENGTH)
-        """Where the body's length stands among the headers."""
+        self.sent_at = _places(admitted.rewritten.sent, changing)
+        self.kept_at = _places(admitted.rewritten.kept, changing)
+        """Where these stand among the headers."""
         self.recorded: HeadTemplate | None = None
         """The record of its head, once one was made."""
+
+
+def _places(fields: RawFields, names: Sequence[bytes]) -> tuple[int, ...]:
+    return tuple([place_of(fields, name) for name in names])
 
 
 def mode_of(client: connection.Client) -> Mode:
@@ -126,7 +144,6 @@ def named_host(flow: http.HTTPFlow) -> str:
 _EVERYTHING = Level.FULL, ""
 _REFLECTED = frozenset({b"TRACE", b"TRACK"})
 """Methods that a server answers with the request itself, the route's key in it."""
-_LENGTH = b"content-length"
 _DEBUG = b"x-headrace-debug"
 """Header of a client that asks for x-headrace-listener."""
 _ASKS = WISHES | {_DEBUG}
@@ -345,31 +362,49 @@ class AdmissionControl:
         scope = b"\0".join((serving.model.encode(), client.tenant_id.encode(), name))
         return serving.keep(self._fingerprints.of(scope), drawn)
 
-    def standing(self, admitted: AdmittedRequest) -> Standing | None:
-        """Return an admission that counts for the same head again.
+    def standing(
+        self, admitted: AdmittedRequest, changing: Sequence[bytes] = ()
+    ) -> Standing | None:
+        """Return an admission that counts for the same head again, but for the values that change.
 
-        None where each call is decided anew: of several upstreams or versions, or with a secret
-        that is about to end.
+        None where each call is decided anew: of several upstreams or versions, with a secret that
+        is about to end, or with headers that do not go on as they came.
         """
         plan = admitted.plan
         generation = self._registry.generation_of(admitted.client.key_id)
         if generation is None or plan.serving is not None or len(plan.targets) != 1:
             return None
-        standing = Standing(admitted, generation, plan.targets[0])
+        standing = Standing(admitted, generation, plan.targets[0], changing)
+        if not self._go_on(standing, changing):
+            return None
         if standing.credential not in (None, *admitted.rewritten.sent):
             return None  # it was renewed meanwhile
         return standing
 
+    def _go_on(self, standing: Standing, changing: Sequence[bytes]) -> bool:
+        """Tell whether the values that change go upstream and into the spool as they came."""
+        asked = standing.admitted.asked
+        values = [asked[place_of(asked, name)][1] for name in changing]
+        for fields, places in (
+            (standing.admitted.rewritten.sent, standing.sent_at),
+            (standing.admitted.rewritten.kept, standing.kept_at),
+        ):
+            if -1 in places or [*places] != sorted(places):
+                return False
+            if [fields[place][1] for place in places] != values:
+                return False
+        return not any(map(self._fingerprints.is_secret, changing))
+
     def again(
-        self, standing: Standing, method: bytes, fields: RawFields, digits: bytes
+        self, standing: Standing, method: bytes, fields: RawFields, values: Sequence[bytes]
     ) -> AdmittedRequest | None:
-        """Admit a request whose head says what was admitted before, but for its body's length.
+        """Admit a request whose head says what was admitted before, but for some values.
 
         Args:
             standing: the admission before.
             method: of the request.
             fields: its headers.
-            digits: its body's length, as they say it.
+            values: what changes in them.
 
         Returns:
             None where it must be decided anew.
@@ -388,8 +423,8 @@ class AdmissionControl:
         else:
             sent, kept = before.rewritten
             rewritten = RewrittenHeaders(
-                with_value(sent, standing.sent_at, digits),
-                with_value(kept, standing.kept_at, digits),
+                with_values(sent, standing.sent_at, values),
+                with_values(kept, standing.kept_at, values),
             )
             # Not by _replace, which takes three times as long.
             standing.admitted = admitted = AdmittedRequest(
@@ -404,7 +439,7 @@ class AdmissionControl:
                 wishes=before.wishes,
                 debug=before.debug,
                 standing=standing,
-                digits=digits,
+                values=values,
             )
         if admitted.client.key_id in self._registry.limits:
             self._limit(method, admitted)

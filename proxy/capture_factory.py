@@ -5,7 +5,7 @@ from functools import partial
 from proxy.admission import AdmittedRequest
 from proxy.capture import Capture
 from proxy.credentials import Fingerprints
-from proxy.heads import LENGTH_MARK, HeadTemplate, with_value
+from proxy.heads import VALUE_MARK, HeadTemplate, with_values
 from proxy.recorder import Recorder
 from proxy.route import Level
 from proxy.spool import records
@@ -31,16 +31,17 @@ class CaptureFactory:
     def _head(
         self, admitted: AdmittedRequest, method: bytes, exchange: bytes, started_at: float
     ) -> bytes:
-        """Return the record of a request's head; one that repeats another differs in its length alone."""
+        """Return the record of a request's head; one that repeats another differs in few values."""
         standing = admitted.standing
         if standing is None:
             return self._whole_head(admitted, method, exchange, started_at)
         if standing.recorded is None:
-            kept = with_value(admitted.rewritten.kept, standing.kept_at, LENGTH_MARK)
+            marks = [VALUE_MARK] * len(standing.kept_at)
+            kept = with_values(admitted.rewritten.kept, standing.kept_at, marks)
             marked = admitted._replace(rewritten=RewrittenHeaders((), kept))
             whole = self._whole_head(marked, method, exchange, started_at)
             standing.recorded = HeadTemplate(whole[records.BEGIN_BYTES :])
-        rest = standing.recorded.of_length(admitted.digits)
+        rest = standing.recorded.fill(admitted.values)
         return records.repeated_head(exchange, started_at, rest)
 
     def _whole_head(

@@ -98,13 +98,14 @@ class Fingerprints:
         kept = []
         for name, value in fields:
             lower = name.lower()
-            if self._is_secret(lower):
+            if self.is_secret(lower):
                 kept.append((lower, self.of(value)))
             else:
                 kept.append((lower, self.address(value) if lower in ADDRESS_HEADERS else value))
         return kept
 
-    def _is_secret(self, lower: bytes) -> bool:
+    def is_secret(self, lower: bytes) -> bool:
+        """Tell whether a header of this name, in lower case, carries a credential."""
         return lower in self._names or is_credential(lower)
 
     def block(self, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -125,7 +126,7 @@ class Fingerprints:
     def _find_places(self, names: tuple[bytes, ...]) -> _Places:
         lower = [(2 * at + 1, name.lower()) for at, name in enumerate(names)]
         places = (
-            tuple(at for at, name in lower if self._is_secret(name)),
+            tuple(at for at, name in lower if self.is_secret(name)),
             tuple(at for at, name in lower if name in ADDRESS_HEADERS),
         )
         if sum(map(len, names)) <= _KNOWN_SET_BYTES:

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Literal
 
 from proxy.credentials import RawFields
@@ -25,23 +26,30 @@ _LENGTHS = frozenset(map(len, _WISHES))
 _CONTENT_LENGTH, _TRANSFER_ENCODING = len(b"content-length"), len(b"transfer-encoding")
 
 
-LENGTH_MARK = b"\0length\0"
-"""Stands for a body's length in a head; no header can hold these bytes."""
+VALUE_MARK = b"\0value\0"
+"""Stands for a value that changes from call to call; no header can hold these bytes."""
 
 
 class HeadTemplate:
-    """A head in which nothing but the length of the body changes."""
+    """A head in which nothing but some values change."""
 
-    __slots__ = ("_after", "_before", "_numbered")
+    __slots__ = ("_parts",)
 
     def __init__(self, head: bytes) -> None:
-        """Keep a head with LENGTH_MARK where the length goes, if it has one."""
-        self._before, mark, self._after = head.partition(LENGTH_MARK)
-        self._numbered = bool(mark)
+        """Keep a head with VALUE_MARK in the place of each value that changes."""
+        pieces = head.split(VALUE_MARK)
+        self._parts = [b""] * (2 * len(pieces) - 1)
+        self._parts[::2] = pieces
 
-    def of_length(self, digits: bytes) -> bytes:
-        """Return the head for a body of this length."""
-        return self._before + digits + self._after if self._numbered else self._before
+    def fill(self, values: Sequence[bytes]) -> bytes:
+        """Return the head with these values.
+
+        Raises:
+            ValueError: there are more or fewer than marks.
+        """
+        parts = self._parts.copy()
+        parts[1::2] = values
+        return b"".join(parts)
 
 
 def place_of(fields: RawFields, name: bytes) -> int:
@@ -52,11 +60,11 @@ def place_of(fields: RawFields, name: bytes) -> int:
     return -1
 
 
-def with_value(fields: RawFields, place: int, value: bytes) -> RawFields:
-    """Return headers with another value at a place; as they are where that is -1."""
-    if place < 0:
-        return fields
-    return (*fields[:place], (fields[place][0], value), *fields[place + 1 :])
+def with_values(fields: RawFields, places: Sequence[int], values: Sequence[bytes]) -> RawFields:
+    """Return headers with other values at some places."""
+    for at, place in enumerate(places):
+        fields = (*fields[:place], (fields[place][0], values[at]), *fields[place + 1 :])
+    return fields
 
 
 def names(fields: RawFields) -> frozenset[bytes]:

@@ -148,7 +148,7 @@ class ClientCall:
                 head.method, head.target, head.fields, stick=self._client.name
             )
             if known is not None:
-                known.admitted(admission.standing(admitted))
+                known.admitted(admission.standing(admitted, known.changing))
         level, note = admission.level(admitted, head.fields)
         live = InFlight(services, admitted, head.method, listener="plain")
         live.begin(level, note, head.length or 0)
@@ -311,9 +311,9 @@ class ClientCall:
             live.connected()
             if self.is_read:
                 live.request_read()
-        known = self._known if live.admitted.standing is not None else None
-        if known is not None and fields is live.admitted.rewritten.sent:
-            out = [known.write(live, length)]
+        known, standing = self._known, live.admitted.standing
+        if known is not None and standing is not None and fields is live.admitted.rewritten.sent:
+            out = [known.write(live, standing, length)]
         else:
             out = [messages.write_request(live.method, live.path, fields, length)]
         if body.chunked and not live.reads_whole:

@@ -6,13 +6,14 @@ goes on is framed anew: no byte of the other side's framing is passed on.
 """
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 import httptools
 
 from proxy.credentials import KEY_HEADERS, RawFields
-from proxy.heads import MOST_HEAD_BYTES, with_value
+from proxy.heads import MOST_HEAD_BYTES, with_values
 from proxy.responses import LocalReply
 from proxy.upstream_request import OWN_HEADERS
 
@@ -312,14 +313,16 @@ class RequestHead:
         """Return what reads the body that follows; chunks are read once."""
         return Body(CHUNKED if self.chunked else self.length or 0, self._parser, self._reader)
 
-    def with_length(self, place: int, digits: bytes) -> "RequestHead":
-        """Return the same head for a body of another length, which the header at ``place`` says."""
+    def with_values(
+        self, places: Sequence[int], values: Sequence[bytes], length: int | None
+    ) -> "RequestHead":
+        """Return the same head with other values at some places, for a body of this length."""
         other = object.__new__(RequestHead)
         other.method, other.target, other.version = self.method, self.target, self.version
-        other.chunked, other.length = False, int(digits)
+        other.chunked, other.length = False, length
         other.keeps_alive, other.expects = self.keeps_alive, self.expects
         other.upgrade, other._parser, other._reader = self.upgrade, None, None
-        other.fields = with_value(self.fields, place, digits)
+        other.fields = with_values(self.fields, places, values)
         return other
 
 

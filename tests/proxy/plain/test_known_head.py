@@ -37,6 +37,9 @@ FIELDS = st.lists(
             b"Connection: content-length",
             b"Expect: 100-continue",
             b"Authorization: Bearer hr_a",
+            b"X-Request-Id: 7-a",
+            b"TraceParent:  00-11-22-01",
+            b"Connection: x-request-id",
         ]
     ),
     max_size=4,
@@ -45,6 +48,11 @@ FIELDS = st.lists(
 LENGTHS = st.sampled_from([b"Content-Length", b"content-length", b"CONTENT-LENGTH"])
 DIGITS = st.from_regex(rb"[0-9]{1,16}", fullmatch=True) | st.sampled_from(
     [b"", b" 5", b"5 ", b"+5", b"-5", b"5,5", b"0x5", b"5\r\nX: 1", b"1" * 30, b"\xb2"]
+)
+
+
+IDS = st.from_regex(rb"[0-9a-f-]{1,40}", fullmatch=True) | st.sampled_from(
+    [b"", b" ", b"a b", b"a,b", b"a:b", b"\xb2", b"a\r\nX: 1", b"a\nX: 1", b"\0", b"-", b"a" * 200]
 )
 
 
@@ -74,17 +82,18 @@ def read(text: bytes) -> dict[str, object] | None:
 )
 @example([], 0, b"Content-Length", b"1", b"1", b"")
 @example([b"X-A: Content-Length"], 1, b"Content-Length", b"1", b"0002", b"body")
+@example([b"X-A: Content-Length"], 1, b"Content-Length", b"1", b"20", b"body")
 def test_what_is_remembered_is_what_is_read(
     fields: list[bytes], place: int, name: bytes, first: bytes, second: bytes, rest: bytes
 ) -> None:
     text, other = head(fields, place, name, first), head(fields, place, name, second)
     known = KnownHead.of(text, RequestHead(text))
     if known is None:
-        assert b"Connection: content-length" in fields
+        assert b"Connection: content-length" in fields or first.startswith(b"0")
         return
     again = known.again(other + rest)
     if again is None:
-        assert not re.fullmatch(rb"[0-9]{1,15}", second)
+        assert not re.fullmatch(rb"[1-9][0-9]{0,14}", second)
         return
     found, end = again
     assert end == len(other)
@@ -93,6 +102,47 @@ def test_what_is_remembered_is_what_is_read(
     back = known.again(text)
     assert back is not None
     assert {name: getattr(back[0], name) for name in SAID} == read(text)
+
+
+@given(
+    fields=FIELDS,
+    first=st.tuples(IDS, IDS, DIGITS),
+    second=st.tuples(IDS, IDS, DIGITS),
+    rest=st.binary(max_size=20),
+)
+@example([], (b"a", b"b", b"1"), (b"c", b"d", b"22"), b"")
+@example([b"X-Request-Id: 7-a"], (b"a", b"b", b"1"), (b"c", b"d", b"2"), b"")
+def test_a_head_with_other_ids_means_what_is_read(
+    fields: list[bytes],
+    first: tuple[bytes, bytes, bytes],
+    second: tuple[bytes, bytes, bytes],
+    rest: bytes,
+) -> None:
+    def text(values: tuple[bytes, bytes, bytes]) -> bytes:
+        traced, named, digits = values
+        lines = [*fields, b"traceparent: " + traced, b"X-Request-Id: " + named]
+        return head(lines, len(fields) + 1, b"Content-Length", digits)
+
+    said = text(first)
+    if read(said) is None:
+        return
+    known = KnownHead.of(said, RequestHead(said))
+    again = known.again(text(second) + rest) if known is not None else None
+    if again is not None:
+        found, end = again
+        assert end == len(text(second))
+        assert {name: getattr(found, name) for name in SAID} == read(text(second))
+
+
+def test_ids_that_change_are_remembered_as_such() -> None:
+    text = b"GET /up/x HTTP/1.1\r\nHost: x\r\nX-Request-ID: %s\r\ntraceparent: %s\r\n\r\n"
+    first = text % (b"1", b"00-1-2-01")
+    known = KnownHead.of(first, RequestHead(first))
+    assert known is not None
+    for traced in (b"00-3-4-01", b"00-55-6-00"):
+        again = known.again(text % (b"7f", traced))
+        assert again is not None
+        assert again[0].fields[1:] == ((b"X-Request-ID", b"7f"), (b"traceparent", traced))
 
 
 @given(fields=FIELDS, place=st.integers(0, 4), at=st.integers(0, 200), byte=st.binary(max_size=2))
@@ -170,29 +220,35 @@ class Client:
         self._there.close()
 
 
-def post(gateway: Running, body: bytes, route: str = "up", key: str = "") -> bytes:
+def post(
+    gateway: Running, body: bytes, route: str = "up", key: str = "", traced: str = "00-1-2-01"
+) -> bytes:
     return (
         f"POST /{route}/v1/chat/completions?a=1 HTTP/1.1\r\nHost: h\r\nX-Headrace-Tag: t\r\n"
         f"X-A: content-length\r\nContent-Length: {len(body)}\r\nCookie: c=1\r\n"
+        f"traceparent: {traced}\r\n"
         f"Authorization: Bearer {key or gateway.key}\r\n\r\n"
     ).encode() + body
 
 
 def test_said_again_it_goes_upstream_and_into_the_spool_as_said_first(gateway: Running) -> None:
     bodies = [b"x" * size for size in (1, 1, 20, 0, 300, 20)]
+    traces = ["00-1-2-01", "00-1-2-01", "00-1-3-01", "00-4-5-01", "00-4-5-01", "00-66-7-00"]
     kept = Client(gateway)
-    heard = [kept.say(post(gateway, body)) for body in bodies]
+    said = list(zip(bodies, traces, strict=True))
+    heard = [kept.say(post(gateway, body, traced=traced)) for body, traced in said]
     kept.close()
     recorded = [each.request for each in gateway.exchanges(len(bodies))]
     fresh = []
-    for body in bodies:
+    for body, traced in said:
         client = Client(gateway)
-        fresh.append(client.say(post(gateway, body)))
+        fresh.append(client.say(post(gateway, body, traced=traced)))
         client.close()
     assert heard == fresh
     assert all(first.startswith(b"HTTP/1.1 200 ") for first, _ in heard)
     anew = [each.request for each in gateway.exchanges(len(bodies))]
-    for one, other, body in zip(recorded, anew, bodies, strict=True):
+    for one, other, (body, traced) in zip(recorded, anew, said, strict=True):
+        assert ("traceparent", traced) in one.headers
         assert (one.method, one.path, one.query, one.headers) == (
             other.method,
             other.path,

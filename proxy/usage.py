@@ -43,7 +43,8 @@ _FREE = re.compile(
 )
 """POSTs that no model answers: what a provider keeps, and counts of tokens before they are spent."""
 _ESTIMABLE = (b"text/", b"application/json", b"application/x-ndjson")
-_MODEL = re.compile(rb'(?<!\\)"(?:model|modelVersion)"\s*:\s*"([^"\\]{1,96})"')
+_MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*"([^"\\]{1,96})"')
+_VERSION = re.compile(rb'(?<!\\)"modelVersion"\s*:\s*"([^"\\]{1,96})"')
 _OVERLAP = 128
 _BYTES_PER_TOKEN = 4
 
@@ -85,19 +86,29 @@ class UsageMeter:
         self._earlier = 0
         self._earlier_usage = SpentTokens(0, 0, 0)
         self.model: str | None = None
-        """The model that the answer names first: the content comes behind it."""
+        """The model that the answer names: behind it comes the content, or with Gemini before it."""
+        self._content_first = False
 
     def feed(self, data: bytes) -> None:
         """Look at a piece of the body."""
         text = self._tail + data
         for name, number in _NUMBER.findall(text):
             self._found[name] = max(int(number), self._found.get(name, 0))
-        if self.model is None and (named := _MODEL.search(text)) is not None:
-            self.model = named[1].decode("utf-8", "replace")
+        if self.model is None or self._content_first:
+            self._name(text)
         # A number at the very end may go on in the next piece; it is then found again, larger.
         self._tail = text[-_OVERLAP:]
         self._events += data.count(b"data:")
         self._bytes += len(data)
+
+    def _name(self, text: bytes) -> None:
+        """Look for the model's name; behind content the last one counts, a call's arguments may hold others."""
+        named, content = _MODEL.search(text), text.find(b'"candidates"')
+        self._content_first |= content >= 0 and (named is None or content < named.start())
+        if self._content_first or named is None:
+            named = next(iter(reversed([*_VERSION.finditer(text)])), None)
+        if named is not None:
+            self.model = named[1].decode("utf-8", "replace")
 
     def next_message(self) -> None:
         """Begin another response on the same connection (a WebSocket)."""

@@ -79,6 +79,12 @@ PRICED = {
         b'"thoughtsTokenCount":8,"totalTokenCount":50},"modelVersion":"gemini-2.5-pro"}',
         ("gemini-2.5-pro", SpentTokens(40, 30, 10)),
     ),
+    "gemini with a call that names a model": (
+        b'{"candidates":[{"content":{"parts":[{"functionCall":{"name":"ask","args":{"model":"cheap",'
+        b'"modelVersion":"cheap"}}}]}}],"usageMetadata":{"promptTokenCount":4},'
+        b'"modelVersion":"gemini-2.5-pro"}',
+        ("gemini-2.5-pro", SpentTokens(4, 0, 0)),
+    ),
     "a total alone": (b'{"usage": {"total_tokens": 42}}', (None, SpentTokens(0, 0, 42))),
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ def govern(home: Path, spool: SpoolReader | None = None) -> Lake:
         known=lake.known_content(),
         consents=lake.consents(),
         gate=RowGate(bundle.quality.spec),
+        lineages=lake.lineages(),
     )
     (home / "state").mkdir(exist_ok=True)
     spool = spool or SpoolReader(home / "spool", SPOOL_KEY)

@@ -25,6 +25,8 @@ _IDENTIFIER = re.compile(r"\.[^\W\d_]\w*|\b[^\W\d_]\w*+[=(]")
 _EPONYM = re.compile(
     r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:alpha|kappa|d (?:was|of|is|=)|rules?|cages?|effects?|radius|criteri(?:on|a)|limits?|cycles?|syndrome|diseases?|scores?|palsy|reflex|maneuver|lymphoma|stain|scale|series|distributions?|correlations?|coefficients?|transforms?|"
     r"theorems?|algorithms?|calendars?|ordinals?|days? of|twister|filters?|equations?|laws?|notation|sort|"
+    r"projections?|smoothing|plots?|intervals?|operators?|gap|corrections?|samplers?|decomposition|factori[sz]ation|integrals?|norms?|algebras?|conjecture|lemma|identity|formula|"
+    r"gambit|defen[cs]e|variation|opening|codec|triad|sign|stage|grade|index|ratio|distance|similarity|window|noise|spectrum|functions?|quotient|harrier|warbler|pipit|gulls?|petrel|bunting|plover|eider|sandpiper|"
     r"bound|inequality|matrix|constants?|primes?|hash|cipher|kernel|estimator|statistic|regression|"
     r"classifier|expansion|polynomials?|sequences?|automaton|machine|trees?|heaps?|sieve|diagrams?|graphs?|paradox|principle|process|method|test|polygon|curve|encoding|code)\b",
     re.IGNORECASE,
@@ -116,6 +118,63 @@ def is_heading(text: str, word: str) -> bool:
 def is_term(text: str, stop: int) -> bool:
     """Whether what follows makes a family name the name of a thing: Taylor series, Pearson's correlation."""
     return text[stop : stop + 1] in _BEFORE_TERM and _EPONYM.match(text, stop) is not None
+
+
+_NAMED_FOR = re.compile(
+    r"\b(?:morbus|(?:maladie|syndrome|signe|test|m\u00e9thode|loi|th\u00e9or\u00e8me|score|\u00e9chelle|constante|principe) (?:de |d')|(?:enfermedad|s\u00edndrome|signo|ley|teorema|algoritmo|escala|constante|m\u00e9todo|principio) de "
+    r"|(?:malattia|morbo|sindrome|segno|legge|teorema|scala|costante|metodo|principio) di |(?:doen\u00e7a|s\u00edndrome|sinal|lei|m\u00e9todo|princ\u00edpio) de |(?:ziekte|syndroom|wet|stelling|schaal) van "
+    r"|(?:choroba|zesp\u00f3\u0142|objaw|twierdzenie|prawo|skala) |(?:gesetz|satz|zeichen|lemma|test|ekg|skala|score|einteilung|klassifikation) (?:von|nach) |(?:theorem|law|lemma|method|algorithm|test) of "
+    r"|(?:hurricane|typhoon|cyclone|tropical storm|storm|orkan|sturm|sturmtief|temp\u00eate|ouragan|hurac\u00e1n|borrasca|uragano|furac\u00e3o|tempestade) )\Z|(?<!\w)(?:MS|MV|M/S|M/V|SS|HMS|USS|RMS|MF|MY|SY|TS) \Z",
+    re.IGNORECASE,
+)
+
+
+_BEFORE_NAMED_WORDS = """
+    morbus de di van choroba zespół objaw twierdzenie prawo skala von nach of hurricane typhoon cyclone storm
+    orkan sturm sturmtief tempête ouragan huracán borrasca uragano furacão tempestade ms mv m/s m/v ss hms uss rms
+    mf my sy ts
+    """
+_BEFORE_NAMED = frozenset(_BEFORE_NAMED_WORDS.split())
+"""The last words of those, which tell at once."""
+
+
+def is_named_for(text: str, begin: int) -> bool:
+    """Whether what stands before a name makes it a thing's: Morbus Basedow, loi de Hooke, Hurricane Beryl."""
+    mark = text[begin - 1 : begin]
+    if mark == " ":
+        before = text[max(0, begin - 16) : begin - 1]
+        if before[before.rfind(" ") + 1 :].rpartition("\n")[2].lower() not in _BEFORE_NAMED:
+            return False
+    elif mark != "'":
+        return False
+    return _NAMED_FOR.search(text, max(0, begin - 24), begin) is not None
+
+
+_COMPOUND_ENDS_WORDS = """
+    Turm Schule Straße Str. Platz Weg Allee Halle Haus Stiftung Institut Klinik Gymnasium Preis Brücke Saal Ring
+    Ufer Park Stadion Arena Museum Syndrom Krankheit Test Verfahren Methode Verteilung Effekt Gesetz Formel Zahl
+    Projektion Skala Score Algorithmus Filter Plot Index Zeichen Kur Diät Motor Quartett Chor Orchester Werke
+    Verlag Kern Diagramm Matrix Funktion Reihe Raum Ungleichung Reaktion Reflex Variante Verteidigung Gambit
+    effect wet methode schaal ziekte straat plein laan school brug
+    """
+_COMPOUND_ENDS = frozenset(_COMPOUND_ENDS_WORDS.split())
+_HEADER_ENDS_WORDS = """
+    Key Id ID Type Token Policy Site Options Agent Language Encoding Control Version Length Match Since Range
+    Origin Header Headers For By With Security Transport Signature Limit Remaining Reset Name Host Port Proto Mode
+    Dest User Time Age Code Hash Digest Secret Session Cookie Cache Status Location Disposition Ranges Methods
+    Credentials After Trace Forwarded
+    """
+_HEADER_ENDS = frozenset(_HEADER_ENDS_WORDS.split())
+
+
+def is_compound(value: str) -> bool:
+    """Whether a hyphen makes a name part of a thing's, or the word is a header's: Wilson-Score, X-Api-Key."""
+    before, mark, end = value.rpartition("-")
+    if not mark:
+        return False
+    if end in _COMPOUND_ENDS:
+        return True
+    return end in _HEADER_ENDS and all(part[:1].isupper() for part in before.split("-"))
 
 
 def is_plain_word(text: str, begin: int, stop: int) -> bool:

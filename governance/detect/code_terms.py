@@ -120,34 +120,33 @@ def is_term(text: str, stop: int) -> bool:
     return text[stop : stop + 1] in _BEFORE_TERM and _EPONYM.match(text, stop) is not None
 
 
-_NAMED_FOR = re.compile(
-    r"\b(?:morbus|(?:maladie|syndrome|signe|test|m\u00e9thode|loi|th\u00e9or\u00e8me|score|\u00e9chelle|constante|principe) (?:de |d')|(?:enfermedad|s\u00edndrome|signo|ley|teorema|algoritmo|escala|constante|m\u00e9todo|principio) de "
-    r"|(?:malattia|morbo|sindrome|segno|legge|teorema|scala|costante|metodo|principio) di |(?:doen\u00e7a|s\u00edndrome|sinal|lei|m\u00e9todo|princ\u00edpio) de |(?:ziekte|syndroom|wet|stelling|schaal) van "
-    r"|(?:choroba|zesp\u00f3\u0142|objaw|twierdzenie|prawo|skala) |(?:gesetz|satz|zeichen|lemma|test|ekg|skala|score|einteilung|klassifikation) (?:von|nach) |(?:theorem|law|lemma|method|algorithm|test) of "
-    r"|(?:hurricane|typhoon|cyclone|tropical storm|storm|orkan|sturm|sturmtief|temp\u00eate|ouragan|hurac\u00e1n|borrasca|uragano|furac\u00e3o|tempestade) )\Z|(?<!\w)(?:MS|MV|M/S|M/V|SS|HMS|USS|RMS|MF|MY|SY|TS) \Z",
-    re.IGNORECASE,
-)
-
-
-_BEFORE_NAMED_WORDS = """
-    morbus de di van choroba zespół objaw twierdzenie prawo skala von nach of hurricane typhoon cyclone storm
-    orkan sturm sturmtief tempête ouragan huracán borrasca uragano furacão tempestade ms mv m/s m/v ss hms uss rms
-    mf my sy ts
+_NAMED_ALONE_WORDS = """
+    morbus choroba zespół objaw twierdzenie prawo skala hurricane typhoon cyclone storm orkan sturm sturmtief tempête ouragan
+    huracán borrasca uragano furacão tempestade
     """
-_BEFORE_NAMED = frozenset(_BEFORE_NAMED_WORDS.split())
-"""The last words of those, which tell at once."""
+_NAMED_ALONE = frozenset(_NAMED_ALONE_WORDS.split())
+"""What a name follows at once: a disease, a storm."""
+_SHIPS = frozenset(("MS", "MV", "M/S", "M/V", "SS", "HMS", "USS", "RMS", "MF", "MY", "SY", "TS"))
+_KINDS_WORDS = """
+    maladie syndrome signe test méthode loi théorème score échelle constante principe enfermedad síndrome signo ley teorema
+    algoritmo escala método principio malattia morbo sindrome segno legge scala costante metodo doença sinal lei princípio
+    ziekte syndroom wet stelling schaal gesetz satz zeichen lemma ekg skala einteilung klassifikation theorem law method algorithm
+    """
+_KINDS = frozenset(_KINDS_WORDS.split())
+"""What is called after somebody, with a small word between."""
+_OF = frozenset(("de", "di", "van", "von", "nach", "of"))
 
 
 def is_named_for(text: str, begin: int) -> bool:
     """Whether what stands before a name makes it a thing's: Morbus Basedow, loi de Hooke, Hurricane Beryl."""
     mark = text[begin - 1 : begin]
-    if mark == " ":
-        before = text[max(0, begin - 16) : begin - 1]
-        if before[before.rfind(" ") + 1 :].rpartition("\n")[2].lower() not in _BEFORE_NAMED:
-            return False
-    elif mark != "'":
+    if mark != " " and mark != "'":
         return False
-    return _NAMED_FOR.search(text, max(0, begin - 24), begin) is not None
+    words = text[max(0, begin - 24) : begin - 1].rpartition("\n")[2].rsplit(" ", 2)
+    last = words[-1].lower()
+    if last in _OF or (mark == "'" and last == "d"):
+        return len(words) > 1 and words[-2].lower() in _KINDS
+    return mark == " " and (last in _NAMED_ALONE or words[-1] in _SHIPS)
 
 
 _COMPOUND_ENDS_WORDS = """

@@ -322,6 +322,8 @@ def _handles(first: str, last: str, joints: Iterable[str]) -> Iterator[str]:
 
 def _initialled(words: Sequence[str]) -> Iterator[str]:
     """Yield account names of an initial and all of a family name, in ASCII: ``mlegoff``, ``jvandermerwe``."""
+    if len(words) < 2:
+        return
     first, *family = (_in_ascii(word) for word in words)
     made = [first[:1] + "".join(family), first[:1] + family[-1]]
     if words[0].isupper() and not words[-1].isupper():

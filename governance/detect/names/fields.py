@@ -3,10 +3,13 @@
 Where two words of one field stand around what only looks like a name, it is a club's, a work's, a station's.
 """
 
+import re
 from bisect import bisect_left
 from functools import cached_property
 
 import ahocorasick
+
+from governance.names.words import common
 
 _SCIENCE_STEMS = """
     theorem lemma inequalit algorithm kernel posterior distribution matrix matrices equation conjecture integral gradient
@@ -49,6 +52,7 @@ _FIELDS = (
     ),
 )  # fmt: skip
 _AROUND = 160
+_TOKEN = re.compile(r"[^\W\d_]+")
 _STEMS = ahocorasick.Automaton()
 for _field, _stems in enumerate(_FIELDS):
     for _stem in _stems:
@@ -70,6 +74,11 @@ class FieldWords:
     @cached_property
     def _ends(self) -> list[int]:
         return [end for end, _, _ in self._found]
+
+    @cached_property
+    def uncommon(self) -> set[str]:
+        """The text's words in small letters, without everyday English ones."""
+        return set(_TOKEN.findall(self._text.lower())) - common()
 
     def around(self, begin: int, stop: int) -> bool:
         """Whether two words of one field stand around a name: Bellman-Ford, Jensen; clubs, works, stations."""

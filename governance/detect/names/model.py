@@ -285,7 +285,7 @@ class NamesModel:
                 return None
             if len(words) == 1 and is_a_place(text, start, stop):
                 return None
-            if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
+            if is_a_thing(text, start, stop) or _is_a_foreign_word(words, fields):
                 return None
             if _is_a_label(words, text, start, stop) or is_called_after(text, start, words):
                 return None
@@ -397,7 +397,6 @@ _NOUN_ENDS = (
 _NOUN = re.compile(
     r"[^\W\d_]{3,}(?:ung|ungen|heit|keit|schaft|ismus|tion|t\u00e4t|nis|ci\u00f3n|\u00e7\u00e3o|zione)\Z"
 )
-_TOKEN = re.compile(r"[^\W\d_]+")
 
 
 @cache
@@ -405,7 +404,7 @@ def _foreign_only() -> frozenset[str]:
     return frozenset(word for word in foreign() - common() if len(word) > 2)
 
 
-def _is_a_foreign_word(words: list[str], text: str) -> bool:
+def _is_a_foreign_word(words: list[str], fields: FieldWords) -> bool:
     """Whether a word that no list has as a name stands in a text of a language that the model never saw."""
     if any(word in first_names() or word in family_names() for word in words):
         return False
@@ -414,7 +413,7 @@ def _is_a_foreign_word(words: list[str], text: str) -> bool:
     if len(words) > 1:
         return False
     functions, others = _foreign_only(), nouns()
-    beside = {word.lower() for word in _TOKEN.findall(text)} - common()
+    beside = fields.uncommon
     return not beside.isdisjoint(functions) or len(beside & others) > 1
 
 

@@ -2,7 +2,6 @@
 
     python -m benchmarks.agent_texts [--quick] [--bundle NAME …] [--half tuned|held] [--show N] [--seed N]
 
-The tuned half also has texts that are fixed, of people who had not seen the rules.
 One half of the templates was written before the rules and is never tuned to. A value counts as missed
 when any part of it that says something is left, a neutral text as wrongly changed when anything in it
 is. Only values of types that a bundle asks for count. The last line is one JSON object.
@@ -11,7 +10,6 @@ is. Only values of types that a bundle asks for count. The last line is one JSON
 import argparse
 import json
 import random
-import re
 import string
 import sys
 import unicodedata
@@ -160,34 +158,6 @@ def _plain(name: str) -> str:
     return kept.strip(".")
 
 
-def fixed() -> list[Labelled]:
-    """Return texts that were written as they are, and belong to the tuned half."""
-    lines = Path(__file__).with_name("agent_texts_fixed.jsonl").read_text(encoding="utf-8")
-    return [
-        Labelled(
-            one["kind"],
-            one["language"],
-            one["text"],
-            tuple(
-                Planted(v["entity"], _parts(one["text"], v["entity"], v["text"]))
-                for v in one["values"]
-            ),
-        )
-        for one in map(json.loads, lines.splitlines())
-    ]
-
-
-def _parts(text: str, entity: str, value: str) -> tuple[str, ...]:
-    """Return what must not be left: of names each word of four letters that is no part of another."""
-    words = re.split(r"[\s,_/.@-]+", value) if entity in ("PERSON", "USERNAME") else []
-    apart = [
-        word
-        for word in words
-        if len(word) > 3 and text.count(word) == len(re.findall(rf"\b{re.escape(word)}\b", text))
-    ]
-    return tuple(apart) or (value,)
-
-
 def texts(half: ModuleType, seed: int) -> list[Labelled]:
     """Return the labelled texts of some generators, each once."""
     out: dict[tuple[str, str], Labelled] = {}
@@ -307,8 +277,6 @@ def main(arguments: list[str]) -> int:
         for name, halves in _HALVES.items()
         if options.half in (None, name)
     }
-    if "tuned" in given:
-        given["tuned"] += fixed()
     report["texts"] = sum(map(len, given.values()))
     for bundle in bundles:
         with TemporaryDirectory() as folder:

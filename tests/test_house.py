@@ -24,7 +24,6 @@ ALONE: dict[str, str] = {
     "proxy.api.traces": "one endpoint",
     "proxy.api.signatures": "the schemes of vendors, tested alone against their own examples",
     "governance.detect.names.network": "tuned by hand, with its plain reference in the tests",
-    "governance.detect.rules.spoken": "digits in words, of nine languages",
     "governance.detect.rules.hooks": "checks that rules in YAML name",
     "governance.detect.rules.spans": "the same, where a value is a part of what matches",
     "governance.redact.generalise": "one operator",

@@ -25,8 +25,6 @@ _IDENTIFIER = re.compile(r"\.[^\W\d_]\w*|\b[^\W\d_]\w*+[=(]")
 _EPONYM = re.compile(
     r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:alpha|kappa|d (?:was|of|is|=)|rules?|cages?|effects?|radius|criteri(?:on|a)|limits?|cycles?|syndrome|diseases?|scores?|palsy|reflex|maneuver|lymphoma|stain|scale|series|distributions?|correlations?|coefficients?|transforms?|"
     r"theorems?|algorithms?|calendars?|ordinals?|days? of|twister|filters?|equations?|laws?|notation|sort|"
-    r"projections?|smoothing|plots?|intervals?|operators?|gap|corrections?|samplers?|decomposition|factori[sz]ation|integrals?|norms?|algebras?|conjecture|lemma|identity|formula|"
-    r"gambit|defen[cs]e|variation|opening|codec|triad|sign|stage|grade|index|ratio|distance|similarity|window|noise|spectrum|functions?|quotient|harrier|warbler|pipit|gulls?|petrel|bunting|plover|eider|sandpiper|"
     r"bound|inequality|matrix|constants?|primes?|hash|cipher|kernel|estimator|statistic|regression|"
     r"classifier|expansion|polynomials?|sequences?|automaton|machine|trees?|heaps?|sieve|diagrams?|graphs?|paradox|principle|process|method|test|polygon|curve|encoding|code)\b",
     re.IGNORECASE,
@@ -118,62 +116,6 @@ def is_heading(text: str, word: str) -> bool:
 def is_term(text: str, stop: int) -> bool:
     """Whether what follows makes a family name the name of a thing: Taylor series, Pearson's correlation."""
     return text[stop : stop + 1] in _BEFORE_TERM and _EPONYM.match(text, stop) is not None
-
-
-_NAMED_ALONE_WORDS = """
-    morbus choroba zespół objaw twierdzenie prawo skala hurricane typhoon cyclone storm orkan sturm sturmtief tempête ouragan
-    huracán borrasca uragano furacão tempestade
-    """
-_NAMED_ALONE = frozenset(_NAMED_ALONE_WORDS.split())
-"""What a name follows at once: a disease, a storm."""
-_SHIPS = frozenset(("MS", "MV", "M/S", "M/V", "SS", "HMS", "USS", "RMS", "MF", "MY", "SY", "TS"))
-_KINDS_WORDS = """
-    maladie syndrome signe test méthode loi théorème score échelle constante principe enfermedad síndrome signo ley teorema
-    algoritmo escala método principio malattia morbo sindrome segno legge scala costante metodo doença sinal lei princípio
-    ziekte syndroom wet stelling schaal gesetz satz zeichen lemma ekg skala einteilung klassifikation theorem law method algorithm
-    """
-_KINDS = frozenset(_KINDS_WORDS.split())
-"""What is called after somebody, with a small word between."""
-_OF = frozenset(("de", "di", "van", "von", "nach", "of"))
-
-
-def is_named_for(text: str, begin: int) -> bool:
-    """Whether what stands before a name makes it a thing's: Morbus Basedow, loi de Hooke, Hurricane Beryl."""
-    mark = text[begin - 1 : begin]
-    if mark != " " and mark != "'":
-        return False
-    words = text[max(0, begin - 24) : begin - 1].rpartition("\n")[2].rsplit(" ", 2)
-    last = words[-1].lower()
-    if last in _OF or (mark == "'" and last == "d"):
-        return len(words) > 1 and words[-2].lower() in _KINDS
-    return mark == " " and (last in _NAMED_ALONE or words[-1] in _SHIPS)
-
-
-_COMPOUND_ENDS_WORDS = """
-    Turm Schule Straße Str. Platz Weg Allee Halle Haus Stiftung Institut Klinik Gymnasium Preis Brücke Saal Ring
-    Ufer Park Stadion Arena Museum Syndrom Krankheit Test Verfahren Methode Verteilung Effekt Gesetz Formel Zahl
-    Projektion Skala Score Algorithmus Filter Plot Index Zeichen Kur Diät Motor Quartett Chor Orchester Werke
-    Verlag Kern Diagramm Matrix Funktion Reihe Raum Ungleichung Reaktion Reflex Variante Verteidigung Gambit
-    effect wet methode schaal ziekte straat plein laan school brug
-    """
-_COMPOUND_ENDS = frozenset(_COMPOUND_ENDS_WORDS.split())
-_HEADER_ENDS_WORDS = """
-    Key Id ID Type Token Policy Site Options Agent Language Encoding Control Version Length Match Since Range
-    Origin Header Headers For By With Security Transport Signature Limit Remaining Reset Name Host Port Proto Mode
-    Dest User Time Age Code Hash Digest Secret Session Cookie Cache Status Location Disposition Ranges Methods
-    Credentials After Trace Forwarded
-    """
-_HEADER_ENDS = frozenset(_HEADER_ENDS_WORDS.split())
-
-
-def is_compound(value: str) -> bool:
-    """Whether a hyphen makes a name part of a thing's, or the word is a header's: Wilson-Score, X-Api-Key."""
-    before, mark, end = value.rpartition("-")
-    if not mark:
-        return False
-    if end in _COMPOUND_ENDS:
-        return True
-    return end in _HEADER_ENDS and all(part[:1].isupper() for part in before.split("-"))
 
 
 def is_plain_word(text: str, begin: int, stop: int) -> bool:

@@ -71,10 +71,6 @@ _TOLD = frozenset(
         "telefonum",
         "matkapuhelin",
         "puhelin",
-        "pårørende",
-        "anhörig",
-        "emergency",
-        "notfallkontakt",
         "τηλέφωνο",
         "κινητό",
         "телефон",
@@ -116,27 +112,6 @@ _HINTED = frozenset(
         "answer",
         "messages",
         "registered",
-        "contacto",
-        "contato",
-        "contatto",
-        "kontakt",
-        "recapito",
-        "cell",
-        "bizum",
-        "swish",
-        "vipps",
-        "twint",
-        "blik",
-        "mbway",
-        "mobilepay",
-        "mpesa",
-        "m-pesa",
-        "paytm",
-        "phonepe",
-        "tikkie",
-        "satispay",
-        "signal",
-        "viber",
     ]
 )
 """Words that do so when they stand right before it, or for digits in the shape of a number."""
@@ -146,11 +121,6 @@ _SAID_IN_SCRIPT = re.compile(
 """Words of scripts without spaces that make the digits behind them a phone number."""
 _WHO = r"(?:(?-i:[A-Z\u00c0-\u00de\u0100-\u017f])[\w'.-]{1,20} ){1,3}"
 """Who is to be called: a word or three with capitals."""
-_ASKS = (
-    r"call|ring|phone|text|whatsapp|reach|appele[rz]|rappele[rz]|joindre|contacte[rz]|ll[a\u00e1]m[ae]\w{0,4}|llamad\w{0,2}|contact[ae]\w{0,2}|bizum|avis[ae]\w{0,2}|chiama\w{0,4}|telefona\w{0,3}|contatta\w{0,3}|"
-    r"lig(?:ue|a|ar|uem)|telefon[ea]r?|contacte|bel(?:len|t)?|ruf(?:en|t)?|erreich(?:en|t|bar)?|dzwo(?:ni\u0107|\u0144|\u0144cie)|zadzwo(?:ni\u0107|\u0144|\u0144cie)|swish(?:a|e)?|vipps(?:e)?|mb ?way"
-)
-"""Verbs that ask for a call or a payment to a number, with more words between."""
 _CALLED = re.compile(
     r"(?:\b(?:call|ring|text|phone|dial|reach|whatsapp|sms|callback)(?:(?: (?:me|us|him|her|them|back|you))+(?: (?:on|at|under|via))?| (?:on|at|under|via)):?"
     r"|\b(?:appele[rz]|rappele[rz]|joindre|joignable|contacte[rz])(?:-moi|-nous| moi)? ?(?:au|le|sur le)?:?"
@@ -169,15 +139,9 @@ _CALLED = re.compile(
 )
 """Requests to call, in many languages: nine digits behind one are a number whatever their shape."""
 _CALL_REACH = 48
-_ASKED = re.compile(
-    rf"\b(?:{_ASKS})\b[^.!?\n\d]{{1,60}} (?:al?|au|on|at|via|unter|op|pod|na|no|para o?|p\u00e5|pelo|numero|n\u00famero|num\u00e9ro|numer|nummer):?\s{{1,2}}\Z",
-    re.IGNORECASE,
-)
-_ASKED_REACH = 84
 _CALL_STEMS = (
     "call", "ring", "text", "phone", "dial", "reach", "sms", "whats", "appel", "join", "contact", "contatt", "llam", "ll\u00e1m", "chiam",
     "lig", "telefon", "bel", "bereik", "ruf", "erreich", "meld", "dzwo", "kontakt", "vol", "soita", "\u0437\u0432\u043e\u043d", "h\u00edv", "suna",
-    "bizum", "avis", "swish", "vipps", "mbway", "mb way",
 )  # fmt: skip
 """One of them is in each: a quick look at what stands before other digits."""
 REGIONS = ("US", "GB", "DE", "FR", "IL", "IN", "CA", "BR")
@@ -330,7 +294,7 @@ class PhoneRunner:
             return None
         if not plus and len(ends) == 1 and _is_date(text, run[at : ends[0] + 1]):
             return None
-        in_script = (gate.wide and _said_in_script(text, start)) or _called(text, run, at)
+        in_script = (gate.wide and _said_in_script(text, start)) or _called(text, start)
         may_be_said = in_script or beside is None or beside.any_near(start)
         spoken: bool | None = None
         for last in reversed(ends):
@@ -402,18 +366,13 @@ def _said_in_script(text: str, start: int) -> bool:
     return _SAID_IN_SCRIPT.search(text, max(0, start - 20), start) is not None
 
 
-def _called(text: str, run: list[_Group], at: int) -> bool:
-    """Whether somebody asks to be called right before a number, or further before one in groups."""
-    start = run[at].start
+def _called(text: str, start: int) -> bool:
+    """Whether somebody asks to be called right before a number."""
     if text[start - 1 : start] not in (" ", "\n"):
         return False
-    before = text[max(0, start - _ASKED_REACH) : start]
+    before = text[max(0, start - _CALL_REACH) : start]
     lowered = before.lower()
-    if not any(map(lowered.__contains__, _CALL_STEMS)):
-        return False
-    if _CALLED.search(before[-_CALL_REACH:]) is not None:
-        return True
-    return len(run) - at > 1 and _ASKED.search(before) is not None
+    return any(map(lowered.__contains__, _CALL_STEMS)) and _CALLED.search(before) is not None
 
 
 def _spelled(view: TextView, start: int, end: int) -> bool:

@@ -15,7 +15,6 @@ from governance.detect.matcher import Gate, Hit, Runner, compiled
 from governance.detect.names.key_names import key_words
 from governance.detect.normalized_text import TextView, view_of
 from governance.detect.offline_imports import load
-from governance.detect.part_numbers import without_parts_of_things
 from governance.detect.phones import PhoneRunner
 from governance.detect.prefilter import PatternRunner, Prefilter
 from governance.detect.rules.catalog import has_checks, rules, rules_of
@@ -318,7 +317,7 @@ class PresidioDetector:
                 out.append(Finding(hit.entity, start, end, hit.score, hit.source))
         if self._others:
             out.extend(self._asked(view))
-        return without_parts_of_things(view.original, out) if out else out
+        return out
 
     def _asked(self, view: TextView) -> Iterator[Finding]:
         artifacts = self._nlp.process_text(view.text, _LANGUAGE)

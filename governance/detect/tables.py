@@ -15,7 +15,7 @@ from governance.names.words import first_names
 _MARKS = "|\t;,"
 _HEAD = re.compile(r"[^\W\d_][\w .,'\-/()]{0,40}\Z")
 _RULE = re.compile(r"[\s|:+\-]+\Z")
-_WIDE_COLUMN = re.compile(r"\S+(?: \S+)*")
+_COLUMN = re.compile(r"\S+(?: \S+)*")
 _MOST_CELLS = 5000
 _GIVEN = frozenset(
     [
@@ -296,18 +296,10 @@ def _statements(text: str) -> Iterator[tuple[str, int, str]]:
 
 def _wide_columns(line: str) -> list[tuple[int, str]] | None:
     """Return where the columns of a head begin whose words stand apart by two spaces or more."""
-    if "   " not in line.strip() or ":" in line:
+    if "   " not in line.strip() or not line.isupper():
         return None
-    heads = [(match.start(), match.group()) for match in _WIDE_COLUMN.finditer(line)]
-    if len(heads) < 2 or not all(_HEAD.match(head) for _, head in heads):
-        return None
-    if not line.isupper() and (
-        len(heads) < 3
-        or not all(head[0].isupper() for _, head in heads)
-        or _is_of_things([head for _, head in heads])
-    ):
-        return None
-    return heads if any(_tells(head) for _, head in heads) else None
+    heads = [(match.start(), match.group()) for match in _COLUMN.finditer(line)]
+    return heads if len(heads) > 1 and any(_tells(head) for _, head in heads) else None
 
 
 def _cells_below(
@@ -340,42 +332,11 @@ def _beside_given_names(line: str, at: int) -> Iterator[tuple[str, int, str]]:
         return
 
 
-_RECORD = re.compile(r"^[ \t]*(\w[\w .\-]{0,40}?)[ \t]{0,40}\| ?(\S[^|\n]{0,200})$", re.MULTILINE)
-_FIELD = re.compile(
-    r"\b(?:name|id|key|field|label|attribute)[\"']?[ ]?[=:][ ]?[\"']?([A-Za-z][\w.\-]{0,40})[\"']?[^<>{}\n]{0,120}?"
-    r"(?:\n[ \t]{1,20})?\b(?:value|content|default(?:_?value)?)[\"']?[ ]?[=:][ ]?[\"']([^\"'<>\n]{1,120})[\"']",
-    re.IGNORECASE,
-)
-
-
-def _records(text: str) -> Iterator[tuple[str, int, str]]:
-    """Yield what stands behind a key in records that are printed one field a line: ``given_name | Ada``."""
-    rows = [*_RECORD.finditer(text)]
-    keys = [row[1] for row in rows]
-    if len(rows) > 2 and sum("_" in key or _tells(key) for key in keys) * 2 > len(keys):
-        for row in rows:
-            if _tells(row[1]):
-                yield row[1], row.start(2), row[2].rstrip()
-
-
-def _fields_of_forms(text: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the values of fields that are named beside them: ``name="cognome" value="…"``."""
-    for field in _FIELD.finditer(text):
-        if _tells(field[1]) and field[2].strip():
-            yield field[1], field.start(2), field[2]
-
-
-_EXPANDED = re.compile(
-    r"^(?:-\[ RECORD \d+ \]|\*{5,} \d+\. row)|^[a-z]+_[a-z_]+ +\| .*\n[a-z_]+ +\| [^|\n]*\n[a-z_]+ +\| [^|\n]*$",
-    re.MULTILINE,
-)
-
-
 class TableCells:
     """Asks other detectors for each cell under a head that says what is in it."""
 
     name = "tables"
-    version = "tables-3"
+    version = "tables-2"
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         """Ask these."""
@@ -397,10 +358,6 @@ class TableCells:
         cells = list(columns(text) if "\n" in text else _beside_given_names(text, 0))
         if "(" in text and _WRITES.search(text):
             cells += _statements(text)
-        if "value" in text or "content" in text:
-            cells += _fields_of_forms(text)
-        if " | " in text and _EXPANDED.search(text):
-            cells = [*_records(text)]
         if not cells:
             return []
         asked = [Unit(view_of(value), (key,)) for key, _, value in cells]

@@ -11,7 +11,7 @@ _FORM = (
     r"Solutions|Technologies|Technology|Software|Labs|Laboratories|Studios?|Foods|Brothers|Bros\.?|Hermanos|Fr\u00e8res|Fratelli|"
     r"Fils|Figli|Filhos|Hijos|Zonen|S\u00f6hne|Sons|Verlag|Werke|Stiftung|Foundation|Institute?|Institut|University|Universit\w{1,4}|College|Hospital|"
     r"Klinik(?:um)?|Media|Records|Energy|Energie|Capital|Ventures|Securities|Reuters|Stores|Hotels?|Apotheke|Pharmacy|Transporte?s?|Immobilien|"
-    r"Reisen|Touristik|Viaggi|Viajes|Voyages|Spedition|Electronics|Chemicals?|Aerospace|Automotive|Press|Publishing|Entertainment|Pictures|Networks?|Communications|Telecom|Telekom)"
+    r"Electronics|Chemicals?|Aerospace|Automotive|Press|Publishing|Entertainment|Pictures|Networks?|Communications|Telecom|Telekom)"
 )
 _JOINT = r"(?:&|\+)"
 _BEHIND = re.compile(

@@ -7,7 +7,6 @@ in each text (:meth:`KnownValues.find`). A name that is a word too counts only a
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,9 +29,8 @@ from governance.names.words import (
 from governance.redact.pseudonym import OwnMarks
 from governance.redact.report import RedactionError
 
-VERSION = "propagate-8"
+VERSION = "propagate-7"
 SCORE = 0.6
-_WITH_COUNTRY = re.compile(r"(?:\+|00)\d{1,3}[ .\-]\(?(\d(?:[ .\-()]{0,2}\d){7,})\Z")
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
 _SHORTEST_PART, _SHORTEST_IN_SMALL, _SHORTEST_HANDLE = 3, 4, 5
@@ -102,9 +100,6 @@ class KnownValues:
             self._learn_name(value, sure=sure)
         elif len(value) >= _SHORTEST_VALUE and not value.isalpha():
             self._add(value, entity, value, as_written=entity != "EMAIL_ADDRESS")
-            if entity == "PHONE_NUMBER" and (found := _WITH_COUNTRY.match(value)):
-                for trunk in ("", "0"):
-                    self._add(trunk + found[1], entity, value, as_written=True)
         elif entity == "USERNAME" and sure and _is_no_word(value):
             self._add(value, entity, value, as_written=True)
 
@@ -122,9 +117,6 @@ class KnownValues:
                 self._add(spelling, "PERSON", value)
         if len(words) > 1 and sure:
             for handle in _handles(words[0], words[-1], self.joints):
-                self._add(handle, "PERSON", value)
-        if " " in value:
-            for handle in _initialled(_WORD.findall(value)):
                 self._add(handle, "PERSON", value)
         listed = len(words) > 1 and any(_is_listed(word.capitalize()) for word in words)
         for word in words:
@@ -318,29 +310,6 @@ def _handles(first: str, last: str, joints: Iterable[str]) -> Iterator[str]:
             for handle in (f"{first[0]}{joint}{last}", f"{first}{joint}{last[0]}"):
                 if len(handle) >= _SHORTEST_HANDLE and handle.lower() not in common():
                     yield handle
-
-
-def _initialled(words: Sequence[str]) -> Iterator[str]:
-    """Yield account names of an initial and all of a family name, in ASCII: ``mlegoff``, ``jvandermerwe``."""
-    if len(words) < 2:
-        return
-    first, *family = (_in_ascii(word) for word in words)
-    made = [first[:1] + "".join(family), first[:1] + family[-1]]
-    if words[0].isupper() and not words[-1].isupper():
-        made.append(family[-1][:1] + first + "".join(family[:-1]))
-    for handle in made:
-        if len(handle) > _SHORTEST_HANDLE and handle.isalnum() and handle not in common():
-            yield handle
-
-
-def _in_ascii(word: str) -> str:
-    if word.isascii():
-        return "".join(filter(str.isalnum, word.lower()))
-    folded = unicodedata.normalize(
-        "NFKD",
-        word.lower().replace("ß", "ss").replace("ø", "o").replace("ı", "i").replace("ł", "l"),
-    )
-    return "".join([char for char in folded if char.isascii() and char.isalnum()])
 
 
 def means_itself(text: str, start: int, end: int) -> bool:

@@ -11,13 +11,9 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
-from benchmarks import agent_texts_drawn, agent_texts_tuned
-from benchmarks.agent_texts import TURN, Labelled, texts
-from governance.names.words import family_names, first_names, last_names
-from scripts.names_model.documents import documents
+from governance.names.words import first_names, last_names
 from scripts.names_model.templates import filled
 
 _PERSON = ("person", "per", "politician", "writer", "researcher", "scientist", "musicalartist")
@@ -31,8 +27,6 @@ LABELS = {
     **dict.fromkeys(_ORGANIZATION, "ORGANIZATION"),
 }
 _LOWER = re.compile(r"(?<![\w.])[a-z]{3,16}(?![\w(=])")
-_WHOLE_WORD = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
-_IN_LATIN = ["en", "de", "fr", "es", "it", "pt", "pl", "nl", "tr"]
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}%'’”") | {
     "n't",
     "'s",
@@ -131,62 +125,18 @@ def _comment(source: str, draw: random.Random) -> str:
     return draw.choice(long_enough)[:400] if long_enough else ""
 
 
-def agents(draw: random.Random, rounds: int) -> list[Example]:
-    """Return the tuned half of what agents see, each time with other names of the word lists."""
-    first, last = _latin(first_names()), _latin(family_names())
-    out = []
-    for turn in range(rounds):
-        for half in (agent_texts_tuned, agent_texts_drawn):
-            drawn = ModuleType(half.__name__)
-            vars(drawn).update(vars(half))
-            drawn.NAMES = {
-                tongue: (" ".join(draw.sample(first, 6)), " ".join(draw.sample(last, 6)))
-                for tongue in half.NAMES
-                if tongue in _IN_LATIN
-            }
-            given = [one for one in texts(drawn, turn) if TURN not in one.text]
-            out += [_labelled(one) for one in draw.sample(given, len(given) // 3)]
-    return out
-
-
-def _labelled(one: Labelled) -> Example:
-    names = {
-        part
-        for planted in one.planted
-        if planted.entity == "PERSON"
-        for part in planted.parts
-        if part.istitle()
-    }
-    spans: list[tuple[int, int, str]] = []
-    for match in _WHOLE_WORD.finditer(one.text) if names else ():
-        if match[0] not in names:
-            continue
-        if spans and one.text[spans[-1][1] : match.start()] == " ":
-            spans[-1] = (spans[-1][0], match.end(), "PERSON")
-        else:
-            spans.append((*match.span(), "PERSON"))
-    return Example(one.text, tuple(spans))
-
-
-def _latin(names: frozenset[str] | set[str]) -> list[str]:
-    return sorted(name for name in names if max(name) < "\u0250" and "'" not in name)
-
-
 def gathered(folder: Path, *, seed: int = 1) -> list[Example]:
-    """Return the whole training set: real sentences, code, templates for at most a half."""
+    """Return the whole training set: real sentences, code, templates for at most a third."""
     draw = random.Random(seed)  # noqa: S311 - reproducible, not secret
     sentences = real(folder)
-    first, last = _latin(first_names()), _latin(family_names())
-    paper = documents(draw, len(sentences) // 2, first, last)
-    pages = [Example(text, tuple(spans)) for text, spans in paper]
-    made = [Example(text, tuple(spans)) for text, spans in filled(draw, len(sentences) // 3)]
+    made = [Example(text, tuple(spans)) for text, spans in filled(draw, len(sentences) // 2)]
     plain = code(draw, len(sentences) // 3)
     lowered = [
         Example(example.text.lower(), example.spans)
         for example in draw.sample(sentences, len(sentences) // 20)
         if len(example.text.lower()) == len(example.text)
     ]
-    out = [*sentences, *made, *pages, *agents(draw, 2), *plain, *lowered]
+    out = [*sentences, *made, *plain, *lowered]
     draw.shuffle(out)
     return out
 

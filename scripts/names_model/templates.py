@@ -156,10 +156,10 @@ Ship {n} {i} to {c}.
 """.strip().splitlines()
 
 
-def name(draw: random.Random, first: list[str], last: list[str]) -> str:
+def _name(draw: random.Random, first: list[str], last: list[str]) -> str:
     """Return a full name, sometimes with an initial, two family names or made-up parts."""
-    given = draw.choice(first) if draw.random() < 0.85 else invented(draw)
-    family = draw.choice(last) if draw.random() < 0.7 else invented(draw)
+    given = draw.choice(first) if draw.random() < 0.85 else _invented(draw)
+    family = draw.choice(last) if draw.random() < 0.7 else _invented(draw)
     kind = draw.random()
     if kind < 0.08:
         return f"{given} {draw.choice('ABCDEFGHJKLMNPRSTW')}. {family}"
@@ -176,7 +176,7 @@ def name(draw: random.Random, first: list[str], last: list[str]) -> str:
     return f"{given} {family}"
 
 
-def invented(draw: random.Random) -> str:
+def _invented(draw: random.Random) -> str:
     """Return a word that looks like a name and is in no list, so that shape is learnt too."""
     syllables = "".join(
         draw.choice(_STARTS.split()).lower() + draw.choice(_MIDDLES.split())
@@ -189,7 +189,7 @@ def filled(draw: random.Random, count: int) -> Iterator[tuple[str, list[tuple[in
     """Yield made-up sentences with their spans; half of them without people."""
     first, last = sorted(first_names()), sorted(last_names())
     makers: dict[str, tuple[Callable[[], str], str | None]] = {
-        "p": (lambda: name(draw, first, last), "PERSON"),
+        "p": (lambda: _name(draw, first, last), "PERSON"),
         "f": (lambda: draw.choice(first), "PERSON"),
         "l": (lambda: draw.choice(last), "PERSON"),
         "c": (lambda: draw.choice(_CITIES), "LOCATION"),
@@ -199,10 +199,10 @@ def filled(draw: random.Random, count: int) -> Iterator[tuple[str, list[tuple[in
     }
     for _ in range(count):
         template = draw.choice(WITH_NAMES if draw.random() < 0.5 else WITHOUT_NAMES)
-        yield fill(template.replace("\\n", "\n"), makers)
+        yield _fill(template.replace("\\n", "\n"), makers)
 
 
-def fill(
+def _fill(
     template: str, makers: dict[str, tuple[Callable[[], str], str | None]]
 ) -> tuple[str, list[tuple[int, int, str]]]:
     text, at = "", 0

@@ -1,6 +1,6 @@
 """Trains the embedded names model: a small spaCy pipeline, from open labelled text.
 
-``python -m scripts.names_model.train --data FOLDER --out governance/names/model`` takes about ten
+``python -m scripts.names_model.train --data FOLDER --out governance/names/model`` takes about six
 minutes of one core. ``--data`` holds the sets that ATTRIBUTION.md names.
 """
 
@@ -71,7 +71,7 @@ def examples(nlp: Any, gathered_examples: list[Example]) -> list[Any]:
     return out
 
 
-def train(data: Path, out: Path, *, epochs: int = 10, seed: int = 1) -> None:
+def train(data: Path, out: Path, *, epochs: int = 12, seed: int = 1) -> None:
     """Train and write the pipeline to ``out``, reporting the loss of each epoch."""
     spacy = load("spacy")
     from thinc.api import NumpyOps, set_current_ops
@@ -110,7 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of labelled files")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     train(options.data, options.out, epochs=options.epochs, seed=options.seed)

@@ -62,7 +62,7 @@ def is_determined(text: str, begin: int) -> bool:
 _CALLED_AFTER_PEOPLE = """
     ponte pont puente brücke bridge plaza praça piazza platz parque stadion stadium estadio estádio museo museum musée
     museu teatro theater théâtre mercado marché liceo liceu gymnasium instituto istituto hôpital hospital ospedale
-    galerie galleria galería rotonde colegio école escola escuela scuola lycée collège universidad université universidade iglesia église chiesa igreja
+    colegio école escola escuela scuola lycée collège universidad université universidade iglesia église chiesa igreja
     catedral cathédrale basílica basilica aeropuerto aéroport aeroporto estación gare stazione estação barrio quartier
     quartiere bairro isla île isola ilha monte lago cabo playa plage spiaggia praia puerto
     """
@@ -139,3 +139,19 @@ def _of_a_program(text: str, begin: int, stop: int) -> bool:
         return _COMPONENT.search(text, max(0, begin - 12), begin) is not None
     before = text[max(0, begin - 32) : begin]
     return before.rstrip(" \"'")[-1:] in (":", "=") and _NAME_OF_A_THING.search(before) is not None
+
+
+_SCIENCE_STEMS = """
+    theorem lemma inequalit algorithm kernel posterior distribution matrix matrices equation conjecture integral gradient
+    graph lipschitz convex eigen polynomial heuristic entropy regression likelihood estimator gaussian sparse converge
+    statistic alpha kappa variance significan p-value hypothesis corollary invariant derivative coefficient manifold
+    stochastic bounded
+    """
+_SCIENCE = tuple(_SCIENCE_STEMS.split())
+_AROUND = 160
+
+
+def is_of_science(text: str, begin: int, stop: int) -> bool:
+    """Whether two words of mathematics stand around a family name: Bellman-Ford, Jensen."""
+    around = text[max(0, begin - _AROUND) : stop + _AROUND].lower()
+    return sum(stem in around for stem in _SCIENCE) > 1

@@ -28,9 +28,7 @@ _BARE_NAMES_WORDS = """
     name names nom nombre nome naam nazwa nazwisko namn navn name1 имя owner reporter speaker reviewer
     reviewers approver approvers attendees participants assigned_to lead cliente client klant kunde klient
     responsable titular maintainer maintainers author authors creator editor mentor organizer organiser
-    instructor interviewer host moderator cc cn child kid pupil student spouse guardian patient tenant passenger
-    nurse witness elev schüler schülerin élève enfant alumno alumna niño alunno alunna bambino aluno
-    criança leerling uczeń dziecko öğrenci paciente patiente paziente pacjent patiënt
+    instructor interviewer host moderator cc cn
     """
 _BARE_NAMES = frozenset(_BARE_NAMES_WORDS.split())
 """Keys of somebody's name where nothing above them names a thing."""
@@ -48,7 +46,7 @@ _THING_KEYS_WORDS = """
     couleur cor colore kleur kolor country land pays pais país paese kraj currency language sprache langue
     lingua taal department abteilung tool tools package packages library framework service services plan tier
     status state priority severity type kind category kategorie categorie categoria genre theme font typeface
-    room rooms raum sala salle kamer zaal codename engine platform os browser database db table column field schema index topic queue bucket cluster node pod
+    engine platform os browser database db table column field schema index topic queue bucket cluster node pod
     container image branch tag repo repository project projekt projet proyecto progetto app application module
     component environment env region zone method event metric sensor role group file filename folder path
     title titel titre titulo titolo subject betreff objet material size unit currency_name payment_method
@@ -78,7 +76,7 @@ _PEOPLE_WORDS = """
     zgłaszający сотрудник клиент пациент заявитель исполнитель контакт çalışan müşteri öğrenci hasta 员工 客户 联系人
     社員 顧客 担当者 직원 고객 담당자 driver spouse child children interviewer candidate backup attendee interviewee
     contributor contributors maintainer maintainers author authors speaker instructor tenant landlord nurse
-    doctor physician supervisor mentor parent guardian witness kid pupil enfant niño niña bambino bambina criança dziecko öğrenci payee payer insured beneficiary referee
+    doctor physician supervisor mentor parent guardian witness payee payer insured beneficiary referee
     """
 _PEOPLE = frozenset(_PEOPLE_WORDS.split())
 _LINKS_WORDS = """

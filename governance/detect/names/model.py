@@ -13,19 +13,15 @@ from typing import Any, NamedTuple
 
 from governance.detect.code_terms import (
     ProgramSigns,
-    is_compound,
     is_declared,
     is_heading,
-    is_named_for,
     is_plain_word,
     is_term,
 )
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
-from governance.detect.names.acts import is_called_after
+from governance.detect.names.acts import is_called_after, is_of_science
 from governance.detect.names.embedded_model import reader_of
-from governance.detect.names.evidence import is_under_things, is_weak
-from governance.detect.names.fields import FieldWords
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.readers import LIBRARIES, Labelled, Reader
 from governance.detect.normalized_text import TextView
@@ -58,7 +54,7 @@ _ENTITIES = {
     "NORP": "NRP",
 }
 _SCORE = 0.6
-_READING = "11"
+_READING = "10"
 """Changes with what is asked of a model, and what is made of its answers."""
 _CAPITALISED = re.compile(
     r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![^\W_].)(?<!\w_.)(?<![.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![^\W_]|[(\[=]|_\w)"
@@ -188,15 +184,12 @@ class NamesModel:
         for place, at, name in asked:
             spans = self._cache[name]
             if spans:
-                view, found = units[place].view, out[place]
+                span_of, found = units[place].view.span, out[place]
                 thing = names_a_thing(units[place].keys) and len(units[place].view.text) < _SHORT
-                rows = "\n" in view.text
                 for entity, start, end in spans:
-                    if entity == "PERSON" and (
-                        thing or (rows and is_under_things(view.text, at + start, at + end))
-                    ):
+                    if thing and entity == "PERSON":
                         continue
-                    span = view.span(at + start, at + end)
+                    span = span_of(at + start, at + end)
                     found.append(new(Finding, (entity, *span, _SCORE, self.name)))
         while len(self._cache) > _CACHE_ENTRIES:
             self._cache.popitem(last=False)
@@ -234,22 +227,16 @@ class NamesModel:
             if not labelled:
                 self._cache[name] = ()
                 continue
-            signs, fields = ProgramSigns(text), FieldWords(text)
+            signs = ProgramSigns(text)
             spans = [
-                self._kept(text, self._wanted[label], start, end, signs, fields)
+                self._kept(text, self._wanted[label], start, end, signs)
                 for label, start, end in labelled
                 if label in self._wanted
             ]
             self._cache[name] = tuple([span for span in spans if span is not None])
 
     def _kept(
-        self,
-        text: str,
-        entity: str,
-        start: int,
-        end: int,
-        signs: ProgramSigns,
-        fields: FieldWords,
+        self, text: str, entity: str, start: int, end: int, signs: ProgramSigns
     ) -> tuple[str, int, int] | None:
         """Return the span without what cannot belong to a name; None when no name is left."""
         value = text[start:end]
@@ -266,45 +253,27 @@ class NamesModel:
         stop = start + len(stripped)
         if entity == "PERSON":
             words, start, stop = _without_plain_ends(words, text, start, stop)
-            trailed = len(words) > 1 and words[-1].islower() and words[0][0].isupper()
-            while len(words) > 1 and words[-1].islower() and words[0][0].isupper():
+            while len(words) > 1 and words[-1].islower() and words[-1] in plain_words():
                 stop = start + len(text[start:stop].removesuffix(words.pop()).rstrip())
-            if trailed and len(words) == 1 and words[0] not in first_names():
-                return None
             while len(words) > 1 and len(words[0]) == 1:
                 start = text.find(words[1], start + 1)
                 del words[0]
-            if words:
-                grown = _grown(text, start, stop)
-                if grown != (start, stop):
-                    start, stop = grown
-                    words = text[start:stop].split()
-            if not words or _is_of_a_thing(words, text, start, stop):
-                return None
-            if not _may_be_a_person(words, text, start, stop) or is_term(text, stop):
+            if not words or not _may_be_a_person(words, text, start, stop) or is_term(text, stop):
                 return None
             if len(words) == 1 and is_a_place(text, start, stop):
                 return None
-            if is_a_thing(text, start, stop) or _is_a_foreign_word(words, fields):
+            if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
                 return None
             if _is_a_label(words, text, start, stop) or is_called_after(text, start, words):
                 return None
             if len(words) == 1 and (is_declared(text, start) or is_heading(text, words[0])):
                 return None
             if len(words) == 1 and words[0] not in first_names():
-                if fields.around(start, stop):
+                if is_of_science(text, start, stop):
                     return None
                 if words[0] not in family_names() and text.startswith(" the ", stop):
                     return None
-            if len(words) > 1 and not first_names().intersection(words):
-                if _beside_a_place(words):
-                    return None
-                labelled = _LABELLED.search(text, max(0, start - 4), start)
-                if labelled is None and fields.around(start, stop):
-                    return None
-            if text[stop + 1 : stop + 2].isdigit() and _CODE_FOLLOWS.match(text, stop):
-                return None
-            if len(words) == 1 and words[0] in first_names() and is_weak(text, start, stop):
+            if len(words) == 2 and _beside_a_place(words):
                 return None
             if _is_an_abbreviation(words) and not _CAPITALS.search(text):
                 return None
@@ -381,22 +350,10 @@ def _on_fast_blas(nlp: Any) -> None:
                 node.ops = NumpyOps(use_blis=False)
 
 
-_NOUN_ENDS = (
-    "ung",
-    "heit",
-    "keit",
-    "schaft",
-    "ismus",
-    "tion",
-    "t\u00e4t",
-    "nis",
-    "ci\u00f3n",
-    "\u00e7\u00e3o",
-    "zione",
-)
 _NOUN = re.compile(
     r"[^\W\d_]{3,}(?:ung|ungen|heit|keit|schaft|ismus|tion|t\u00e4t|nis|ci\u00f3n|\u00e7\u00e3o|zione)\Z"
 )
+_TOKEN = re.compile(r"[^\W\d_]+")
 
 
 @cache
@@ -404,7 +361,7 @@ def _foreign_only() -> frozenset[str]:
     return frozenset(word for word in foreign() - common() if len(word) > 2)
 
 
-def _is_a_foreign_word(words: list[str], fields: FieldWords) -> bool:
+def _is_a_foreign_word(words: list[str], text: str) -> bool:
     """Whether a word that no list has as a name stands in a text of a language that the model never saw."""
     if any(word in first_names() or word in family_names() for word in words):
         return False
@@ -413,7 +370,7 @@ def _is_a_foreign_word(words: list[str], fields: FieldWords) -> bool:
     if len(words) > 1:
         return False
     functions, others = _foreign_only(), nouns()
-    beside = fields.uncommon
+    beside = {word.lower() for word in _TOKEN.findall(text)} - common()
     return not beside.isdisjoint(functions) or len(beside & others) > 1
 
 
@@ -490,64 +447,6 @@ def _is_a_label(words: list[str], text: str, start: int, stop: int) -> bool:
     return words[0] not in first_names() and words[0] not in family_names()
 
 
-_GROWS = re.compile(r"-[^\W\d_a-z][^\W\d_]+(?![\w\-])")
-_FOLLOWS = re.compile(r" ([^\W\d_a-z][^\W\d_]+)(?![\w\-@/.(])")
-_LABELLED = re.compile(r"[^\W\d_][ ]?:[ ]{1,2}\Z")
-_LINE_ENDS = re.compile(r"[ ]*(?:\n|\Z)|[ ]{2,}")
-_DOUBLE = re.compile(r"(?<![\w\-])[^\W\d_a-z][^\W\d_]+-\Z")
-
-
-def _grown(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Return a span with the rest of a double name, and a listed family name that follows."""
-    if text[stop : stop + 1] == "-" and (more := _GROWS.match(text, stop)):
-        stop = more.end()
-    if text[start - 1 : start] == "-" and (
-        before := _DOUBLE.search(text, max(0, start - 24), start)
-    ):
-        start = before.start()
-    if text[stop : stop + 1] != " " or not text[stop + 1 : stop + 2].isupper():
-        return start, stop
-    follows = _FOLLOWS.match(text, stop)
-    if follows is None or _like_a_word(follows[1]) or follows[1].lower() in plain_words():
-        return start, stop
-    labelled = _LABELLED.search(text, max(0, start - 3), start)
-    is_a_family = " " in text[start:stop] and follows[1] in family_names()
-    if is_a_family or (labelled and _LINE_ENDS.match(text, follows.end())):
-        stop = follows.end()
-    return start, stop
-
-
-_COMMIT = re.compile(
-    r"(?:[*|\\/ ]*[0-9a-f]{7,40} |(?:feat|fix|docs|chore|refactor|perf|test|build|ci|style|revert)(?:\([\w./-]{1,40}\))?!?: )"
-)
-
-
-_BEGIN_THINGS = frozenset(("Morbus", "Hurricane", "MS", "MV", "HMS", "USS"))
-
-
-def _is_of_a_thing(words: list[str], text: str, start: int, stop: int) -> bool:
-    """Whether a compound, what stands before it, or a commit's subject makes it a thing's name."""
-    if words[0] in first_names() and len(words) > 1:
-        return False
-    if words[0] in _BEGIN_THINGS or is_compound(text[start:stop]) or is_named_for(text, start):
-        return True
-    if len(words) > 1 and is_named_for(text, text.rfind(words[-1], start, stop)):
-        return True
-    if words[0] not in first_names() and _in_a_log_of_commits(text, start):
-        return True
-    return any(word.endswith(_NOUN_ENDS) for word in words) and not any(
-        word in first_names() or word in family_names() for word in words
-    )
-
-
-def _in_a_log_of_commits(text: str, start: int) -> bool:
-    """Whether a word stands in the subject of a commit, which is about programs and methods."""
-    line = text.rfind("\n", 0, start) + 1
-    return start - line > 4 and _COMMIT.match(text, line, start) is not None
-
-
-_CODE_FOLLOWS = re.compile(r" \d{4,}[A-Z]\b")
-"""What follows the words of a message in code: METAR KORD 141651Z."""
 _ENDS = ("s", "es", "ed", "d", "er", "ing")
 
 
@@ -563,13 +462,8 @@ def _like_a_word(word: str) -> bool:
 
 def _beside_a_place(words: list[str]) -> bool:
     """Whether one of two words is a place and neither is a name: a club, a station, a district."""
-    if len(words) != 2:
+    if any(w in first_names() or w in ambiguous_names() or w in family_names() for w in words):
         return False
-    if any(w in first_names() or w in ambiguous_names() for w in words):
-        return False
-    listed = [word in family_names() for word in words]
-    if any(listed):
-        return words[0].lower() in places() and not listed[1]
     return any(word.lower() in places() for word in words)
 
 

@@ -5,23 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from governance.detect.code_terms import (
     ProgramSigns,
-    is_compound,
     is_declared,
     is_heading,
-    is_named_for,
     is_plain_word,
     is_term,
 )
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
-from governance.detect.names.acts import (
-    acts_as_a_person,
-    is_called_after,
-    is_determined,
-)
+from governance.detect.names.acts import acts_as_a_person, is_called_after, is_determined
 from governance.detect.names.cues import NONE, STRONG, cue
-from governance.detect.names.evidence import is_weak
-from governance.detect.names.fields import FieldWords
 from governance.detect.names.key_names import (
     may_be_anybody,
     may_name_a_person,
@@ -50,7 +42,7 @@ from governance.names.words import (
     within_a_thing,
 )
 
-_VERSION = "rules-13"
+_VERSION = "rules-12"
 
 _U = "A-Z" + "".join(
     char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()
@@ -182,11 +174,6 @@ def _may_close(text: str) -> bool:
     return not text.isalnum() and _CLOSING_WORD.search(text.lower()) is not None
 
 
-def _all_plain(words: list[str]) -> bool:
-    """Whether all are everyday words or single letters, as in the name of a header: X-Api-Key."""
-    return all(len(word) == 1 or is_plain(word.lower()) for word in words)
-
-
 def _are_words(text: str) -> bool:
     return text.replace(" ", "").isalpha() and 1 < len(text) < 40 and text.count(" ") < 4
 
@@ -214,25 +201,6 @@ def _may_be_a_family(text: str) -> bool:
     if _OF_THINGS.search(text):
         return False
     return not _is_nobody(text) and not any(map(is_plain, text.lower().split("-")))
-
-
-_CAPITAL_PARTICLE = re.compile(
-    r"(?<![\w\-])(?:(?:DE|VAN|VON) )?(?:LE|LA|DE|DU|DEL|DI|DA|DOS|EL|AL|MC|VAN|VON|DER|DEN|TEN|TER|ZU)[ \u00a0]\Z|(?<![\w\-])(?:LE|LA|DE|DU|DEL|DI|DA|DOS|EL|AL|MC|VAN|VON|DER|DEN|TEN|TER|ZU)[ \u00a0](?=[A-Z]{2})"
-)
-
-
-def _with_particle(text: str, start: int, end: int) -> int:
-    """Return where a name in capitals begins with the particle before it: LE GOFF Maëlys."""
-    if not text[start:end].split(" ")[0].isupper() or end - start < 4:
-        return start
-    before = _CAPITAL_PARTICLE.search(text, max(0, start - 12), start)
-    return start if before is None else before.start()
-
-
-_NAMED_FOR_SOMEBODY = frozenset(
-    ("Morbus", "Hurricane", "Typhoon", "Orkan", "MS", "MV", "HMS", "USS")
-)
-"""What begins the name of a disease, a storm or a ship."""
 
 
 _OF_THINGS = re.compile(
@@ -296,8 +264,6 @@ class NameRules:
             may_be_anybody(unit.keys) and _may_be_a_family(text)
         ):
             spans[(0, len(text), 0.7, "key")] = None
-        if spans and " " in text and _CAPITAL_PARTICLE.search(text):
-            spans = dict.fromkeys((_with_particle(text, one[0], one[1]), *one[1:]) for one in spans)
         return [
             new(Finding, ("PERSON", *view.span(start, end), score, _TOLD_BY[why]))
             for start, end, score, why in spans
@@ -333,9 +299,9 @@ class NameRules:
         text = view.text
         if _DIGITS_WITHIN.match(text):
             return
-        signs, fields = ProgramSigns(text), FieldWords(text)
+        signs = ProgramSigns(text)
         for match in _NAME_AT.finditer(text):
-            yield from self._judged(view, match.start(), match.end(), signs, fields)
+            yield from self._judged(view, match.start(), match.end(), signs)
         for match in _CLOSING.finditer(text) if _may_close(text) else ():
             found = _NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
@@ -353,7 +319,7 @@ class NameRules:
         if len(text) <= _LONGEST_CHAT and " " in text:
             yield from self._in_small_letters(text)
         if ": " in text and "\n" in text:
-            yield from self._speakers(text, fields)
+            yield from self._speakers(text)
         if ", " in text:
             for match in _FAMILY_FIRST.finditer(text):
                 if self._is_family_first(text, match):
@@ -386,13 +352,12 @@ class NameRules:
                 goes_on = match[2] and not is_plain(match[2]) and match[2] not in things()
                 yield match.start(1), match.end(2 if goes_on else 1), 0.7, "cue"
 
-    def _speakers(self, text: str, fields: FieldWords) -> Iterator[tuple[int, int, float, str]]:
+    def _speakers(self, text: str) -> Iterator[tuple[int, int, float, str]]:
         """Yield who speaks in a chat: one of them is a listed name, or somebody speaks twice."""
         lines = [
             match
             for match in _SPEAKER_LINE.finditer(text)
             if not any(is_plain(word.lower()) for word in match[1].split())
-            and not fields.around(*match.span(1))
             and match[1].lower() not in things()
         ]
         speakers = [match[1] for match in lines]
@@ -491,7 +456,7 @@ class NameRules:
         return len(words) < 3 or words[0].lower() not in self._plain
 
     def _judged(
-        self, view: TextView, start: int, end: int, signs: ProgramSigns, fields: FieldWords
+        self, view: TextView, start: int, end: int, signs: ProgramSigns
     ) -> Iterator[tuple[int, int, float, str]]:
         text = view.text
         word = text[start:end]
@@ -514,14 +479,10 @@ class NameRules:
             return
         words = [word.rstrip(".") for word in words]
         alone = stop - begin == len(text)
-        if is_compound(text[begin:stop]):
-            return
         if words[-1] in _MONTHS and sum(map(_MONTHS.__contains__, text[start:end].split())) > 1:
             return
         if begin != start:
             cued = cue(view.data, begin)
-        if cued and text[begin - 3 : begin] == "MS " and not words[0].isupper():
-            cued = NONE  # a ship
         known_first = self._is_first(words[0])
         known_last = self._is_last(words[-1])
         is_named = known_first and (len(words) > 1 or words[0].lower() not in things())
@@ -530,9 +491,7 @@ class NameRules:
             return
         if cued:
             lone = len(words) == 1 and not known_first and not known_last
-            if lone and (_all_plain(words[0].split("-")) or words[0].isupper()):
-                return
-            if len(words) > 1 and not (known_first or titled) and _all_plain(words):
+            if lone and (is_plain(words[0].lower()) or words[0].isupper()):
                 return
             if within_a_thing(text, begin, stop):
                 return
@@ -545,13 +504,7 @@ class NameRules:
             ):
                 yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
                 return
-        if is_called_after(text, begin, words) or is_named_for(text, begin):
-            return
-        if words[0] in _NAMED_FOR_SOMEBODY or (
-            len(words) > 1
-            and not known_first
-            and is_named_for(text, text.rfind(words[-1], begin, stop))
-        ):
+        if is_called_after(text, begin, words):
             return
         if is_listed(text, begin, stop):
             speaks = words[0].lower() not in programs() and self._speaks(text, begin, stop, words)
@@ -569,29 +522,19 @@ class NameRules:
             sure = known_first or (known_last and words[0] in self._ambiguous)
             if not sure and (words[0].lower() in self._plain or words[0].lower() in things()):
                 return
-            if not (sure or words[0].isupper() or self._is_family(words[-1])):
-                return
-            if not sure and fields.around(begin, stop):
-                return
             if known_last or not all(word.lower() in self._common_words for word in words[1:]):
                 yield begin, stop, 0.75 if sure else 0.5, "list"
         elif not alone and len(words) > 1 and _AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
-        elif known_first and self._stands_alone(text, begin, stop, signs, fields):
+        elif known_first and self._stands_alone(text, begin, stop, signs):
             yield begin, stop, 0.5, "list"
         elif not alone and self._speaks(text, begin, stop, words):
             yield begin, stop, 0.5, "verb"
 
-    def _stands_alone(
-        self, text: str, begin: int, stop: int, signs: ProgramSigns, fields: FieldWords
-    ) -> bool:
+    def _stands_alone(self, text: str, begin: int, stop: int, signs: ProgramSigns) -> bool:
         """Whether a given name by itself is a person: no identifier, term, month or plain word."""
         word = text[begin:stop].rstrip(".")
         if len(word) < 3 or is_term(text, stop) or is_declared(text, begin):
-            return False
-        if is_weak(text, begin, begin + len(word)):
-            return False
-        if word not in hand_written_first_names() and fields.around(begin, stop):
             return False
         if is_heading(text, word):
             return False
@@ -623,11 +566,6 @@ class NameRules:
     def _is_first(self, word: str) -> bool:
         plain = word if word.isascii() else _in_one_script(word)
         return plain in self._first or (word.isupper() and word.title() in self._first)
-
-    def _is_family(self, word: str) -> bool:
-        """Whether a list has a word as a family name: not every given name is one."""
-        plain = word if word.isascii() else _in_one_script(word)
-        return plain in self._last or plain.title() in self._last
 
     def _is_last(self, word: str) -> bool:
         plain = word if word.isascii() else _in_one_script(word)

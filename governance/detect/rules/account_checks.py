@@ -83,8 +83,6 @@ def _names() -> frozenset[str]:
     return first_names() | family_names()
 
 
-_WITH_PARTICLES = re.compile(r"[a-z]?(?:vander|vanden|vonder|dela)[a-z]{4,}\Z")
-"""Accounts of an initial and a family name with particles: ``jvandermerwe``."""
 _SHE = ("ska", "cka", "dzka")
 """How family names end that a woman has, where a list has a man's: Kowalska."""
 
@@ -98,8 +96,6 @@ def named_after_somebody(value: str) -> bool:
     parts = _PARTS.findall(plain)
     if len(parts) > 1:
         return any(len(part) > 2 and part.capitalize() in names for part in parts)
-    if _WITH_PARTICLES.match(plain):
-        return True
     made = [plain, plain[1:], plain[2:], plain[:-1]]
     if plain.endswith(_SHE):
         made.append(plain[1:-1] + "i")

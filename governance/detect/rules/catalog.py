@@ -123,7 +123,4 @@ def secrets() -> tuple[Rule, ...]:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Return all pattern rules."""
-    from governance.detect.rules.spoken import SPOKEN
-
-    read = [rule for file in _FILES for rule in rules_of(_HERE / f"{file}.yaml")]
-    return (*read, *SPOKEN)
+    return tuple(rule for file in _FILES for rule in rules_of(_HERE / f"{file}.yaml"))

@@ -107,7 +107,7 @@ _OF_PASSWORDS: tuple[Check, ...] = (
     password_checks.told, password_checks.unusual,
 )  # fmt: skip
 _OF_NAMES: tuple[Check, ...] = (
-    name_checks.told, name_checks.at_an_end, name_checks.titled, name_checks.unlisted, name_checks.in_query, name_checks.korean,
+    name_checks.told, name_checks.at_an_end, name_checks.titled, name_checks.unlisted, name_checks.in_query,
     name_checks.likely, name_checks.and_no_role,
 )  # fmt: skip
 HOOKS: Mapping[str, Check] = {

@@ -113,19 +113,9 @@ def surname_in_small(value: str) -> bool | None:
 def likely(value: str) -> bool | None:
     """The same where other words stand there as often: a name that lists have, or two words at least."""
     words = value.replace("-", " ").split()
-    if told(value) is not False and any(map(str.islower, words)):
-        return None  # what stands behind a particle is no everyday word: van den Heuvel
     if told(value) is False or any(map(is_no_name, words)):
         return False
     return None if any(map(is_known, words)) or (len(words) > 1 and not value.isupper()) else False
-
-
-def korean(value: str) -> bool | None:
-    """Whether two syllables of Korean given names make one: Hyun-woo, no Ha-ha."""
-    first, last = value.lower().split("-")
-    return (
-        False if first == last or len(value) < 6 or value.rpartition("-")[2][0].isupper() else None
-    )
 
 
 _TITLED = re.compile(

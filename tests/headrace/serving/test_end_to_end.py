@@ -113,5 +113,8 @@ def test_what_is_promoted_answers_and_the_lake_says_which_version_did(
         "where l.kind = 'shadow' and a.model_served = 'shop@0002'"
     ).to_pylist()
     assert joined == {"live": "shop@0002", "shadow": "shop@0003"}
-    trajectories = carrying.lake.query("select distinct model_served from trajectories")
+    trajectories = carrying.lake.query(
+        "select distinct t.model_served from trajectories t join steps s using (trajectory_id) "
+        "where s.role_in_graph <> 'discarded'"
+    )
     assert set(trajectories["model_served"].to_pylist()) == {"shop@0001", "shop@0002"}

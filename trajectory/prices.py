@@ -46,7 +46,7 @@ class PricesSpec(StrictModel):
     """The ``spec`` of a price table."""
 
     as_of: date
-    """The day on which somebody last compared the table with the providers' pages."""
+    """The day whose prices these are."""
     currency: str = Field(pattern=r"^[A-Z]{3}$")
     prices: tuple[ModelPrice, ...] = Field(min_length=1)
 

@@ -163,7 +163,9 @@ async def measure(
             for connections in (1, 32)
         }
     tell("system calls")
-    found.workers = await two_workers(home, upstream, named[MAIN], requests=2 * effort.requests)
+    found.workers = await two_workers(
+        home, upstream, named[MAIN], requests=2 * effort.requests, turns=4 * effort.rounds
+    )
     tell("two workers")
     found.capture = await overheads(
         home, upstream, processes=effort.overhead_gateways, rounds=effort.overhead_turns

@@ -27,6 +27,10 @@ SELECT * FROM decisions_latest
 WHERE status IN ('nothing', 'approved') AND measured IS NULL AND due_at <= $moment AND policy = $policy
 ORDER BY as_of, decision_id
 """
+_UNBEGUN = """
+SELECT * FROM decisions_latest ANTI JOIN interventions USING (decision_id)
+WHERE status = 'approved' AND measured IS NULL ORDER BY as_of, decision_id
+"""
 _LEFT = """
 SELECT DISTINCT trajectory_id FROM steps WHERE list_contains($ids, trajectory_id) ORDER BY trajectory_id
 """
@@ -42,6 +46,14 @@ class DecisionLake(NightSource, Protocol):
 
     def append_rows(self, table: str, rows: Sequence[Any]) -> int:
         """Append rows to a table."""
+        ...
+
+    def next_append(self, table: str) -> int:
+        """Return the number of a table's next numbered append."""
+        ...
+
+    def append_as(self, table: str, number: int, rows: Sequence[Any]) -> bool:
+        """Append rows as a number, unless another append was that; return whether they are."""
         ...
 
 
@@ -99,17 +111,23 @@ class DecisionBook:
         Raises:
             ConfigurationError: the lake holds no step.
         """
+        self._begin_approved()
         decided = plan(self._lake, policy, as_of=as_of)
         end = _moment(decided, "as_of")
-        asked = {"hash": policy.content_hash, "as_of": end}
-        for row in self._lake.query(_SAME_NIGHT, parameters=asked).to_pylist():
-            return _recorded(row)
-        if self._score(policy, end):
+        if self._of_night(policy, end) is None and self._score(policy, end):
             decided = plan(self._lake, policy, as_of=end)
-        row = self._row(decided, policy)
-        self._note("decided", row)
-        self._lake.append_rows("decisions", [row])
-        return _recorded(row)
+        while True:
+            number = self._lake.next_append("decisions")
+            if (known := self._of_night(policy, end)) is not None:
+                return known
+            row = self._row(decided, policy)
+            if self._wrote("decided", row, number):
+                return _recorded(row)
+
+    def _of_night(self, policy: Evolution, end: datetime) -> RecordedDecision | None:
+        asked = {"hash": policy.content_hash, "as_of": end}
+        found = self._lake.query(_SAME_NIGHT, parameters=asked).to_pylist()
+        return _recorded(found[0]) if found else None
 
     def get(self, decision_id: str) -> RecordedDecision:
         """Return a decision by its id or the beginning of it.
@@ -161,14 +179,14 @@ class DecisionBook:
         Raises:
             ConfigurationError: there is no such decision, or it is not open.
         """
-        recorded = self._open(decision_id)
-        now = self._clock()
-        nights = recorded.policy.spec.promotion.within_nights
-        due = max(recorded.row["due_at"], _midnight_after(now) + timedelta(days=nights))
-        row = self._changed(recorded, status="approved", reason=reason, due_at=due)
-        self._note("approved", row)
-        self._lake.append_rows("interventions", [_intervention(row, begun_at=now, ended_at=None)])
-        self._lake.append_rows("decisions", [row])
+
+        def approved(recorded: RecordedDecision) -> dict[str, Any]:
+            nights = timedelta(days=recorded.policy.spec.promotion.within_nights)
+            due = max(recorded.row["due_at"], _midnight_after(self._clock()) + nights)
+            return self._changed(recorded, status="approved", reason=reason, due_at=due)
+
+        row = self._settle(decision_id, approved)
+        self._begin(row)
         return _recorded(row)
 
     def reject(self, decision_id: str, *, reason: str | None = None) -> RecordedDecision:
@@ -177,10 +195,21 @@ class DecisionBook:
         Raises:
             ConfigurationError: there is no such decision, or it is not open.
         """
-        row = self._changed(self._open(decision_id), status="rejected", reason=reason)
-        self._note("rejected", row)
-        self._lake.append_rows("decisions", [row])
-        return _recorded(row)
+
+        def rejected(recorded: RecordedDecision) -> dict[str, Any]:
+            return self._changed(recorded, status="rejected", reason=reason)
+
+        return _recorded(self._settle(decision_id, rejected))
+
+    def _settle(
+        self, decision_id: str, change: Callable[[RecordedDecision], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Record what became of an open proposal; of those who do at the same moment, the first."""
+        while True:
+            number = self._lake.next_append("decisions")
+            row = change(self._open(decision_id))
+            if self._wrote(row["status"], row, number):
+                return row
 
     def _open(self, decision_id: str) -> RecordedDecision:
         found = self.get(decision_id)
@@ -204,14 +233,27 @@ class DecisionBook:
             if found is None:
                 continue
             fresh = self._changed(recorded, measured=found, met=found >= row["at_least"])
-            self._note("scored", fresh)
             if row["status"] == "approved":
-                self._end_intervention(fresh)
-            self._lake.append_rows("decisions", [fresh])
+                self._end(fresh)
+            while True:
+                number = self._lake.next_append("decisions")
+                if self.get(row["decision_id"]).row["measured"] is not None:
+                    break  # another run did
+                if self._wrote("scored", fresh, number):
+                    break
             scored += 1
         return scored
 
-    def _end_intervention(self, row: Mapping[str, Any]) -> None:
+    def _begin_approved(self) -> None:
+        """Begin the trials of what was approved by a process that was killed before it did."""
+        for row in self._lake.query(_UNBEGUN).to_pylist():
+            self._begin(row)
+
+    def _begin(self, row: Mapping[str, Any]) -> None:
+        begun = _intervention(row, begun_at=row["recorded_at"], ended_at=None)
+        self._lake.append_rows("interventions", [begun])
+
+    def _end(self, row: Mapping[str, Any]) -> None:
         asked = {"id": _intervention_id(row)}
         sql = "SELECT begun_at FROM interventions_latest WHERE intervention_id = $id"
         (begun,) = self._lake.query(sql, parameters=asked).to_pylist()
@@ -234,6 +276,14 @@ class DecisionBook:
     def _changed(self, recorded: RecordedDecision, **changes: Any) -> dict[str, Any]:
         fresh = {"recorded_at": self._clock(), "actor": self._actor}
         return {**recorded.row, **fresh, **changes}
+
+    def _wrote(self, action: str, row: Mapping[str, Any], number: int) -> bool:
+        """Audit and append a decision's new state; return whether no other append came first."""
+        self._note(action, row)
+        if self._lake.append_as("decisions", number, [row]):
+            return True
+        self._note("overtaken", row)
+        return False
 
     def _note(self, action: str, row: Mapping[str, Any]) -> None:
         detail = {"policy": row["policy"], "surface": row["surface"], "status": row["status"]}

@@ -29,7 +29,7 @@ from lakehouse.storage.location import Location
 from lakehouse.storage.notes import Notes
 from lakehouse.storage.tables import STORE_LOCK, Tables
 from lakehouse.write.batches import AppendReport, Batches, batch_tables
-from lakehouse.write.commits import append
+from lakehouse.write.commits import append, commit_once
 from lakehouse.write.rows import to_arrow
 from lakehouse.write.stored_content import LakeKnownContent
 from lakehouse.write.table_log import TableLog
@@ -147,6 +147,25 @@ class Lake:
             with self.lease(), self._tables.lock:
                 append(log, data)
         return len(rows)
+
+    def next_append(self, table: str) -> int:
+        """Return the number that :meth:`append_as` takes next, for who decides by what a table holds."""
+        with self._tables.lock:
+            return self.log(table).done_version(table) + 1
+
+    def append_as(self, table: str, number: int, rows: Sequence[Any]) -> bool:
+        """Append rows to a table as a number, unless another append was that; return whether they are.
+
+        Raises:
+            ConfigurationError: no such table, or a row does not fit its columns.
+            RetryableError: the commit failed for good.
+        """
+        log, data = self.log(table), to_arrow(TABLES[table], rows)
+        with self.appending():
+            if commit_once(log, data, app_id=table, version=number) is None:
+                return False
+            log.sync()
+        return True
 
     def committed_version(self, app_id: str) -> int:
         """Return the last batch of ``app_id`` that is whole in the lake, -1 when there is none."""

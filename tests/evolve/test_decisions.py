@@ -137,6 +137,52 @@ def test_only_an_open_proposal_can_be_approved_or_rejected(lake: Lake) -> None:
         book.book.get("")
 
 
+@pytest.mark.parametrize("first", ["approve", "reject"])
+def test_of_two_people_who_settle_a_proposal_at_once_one_wins(lake: Lake, first: str) -> None:
+    fast = Book(lake)
+    proposed = fast.book.run(quick(), day(CHANGE + 2)).decision.decision_id
+    settle, audited = {"approve": fast.book.approve, "reject": fast.book.reject}, []
+
+    def meanwhile(action: str, subject: str, detail: Any) -> None:
+        if not audited:  # the slower one has read the proposal, and has written nothing so far
+            settle[first](proposed)
+        audited.append(action)
+
+    slow = DecisionBook(lake, meanwhile, actor="ben", clock=fast._tick)
+    other = {"approve": slow.reject, "reject": slow.approve}[first]
+    with pytest.raises(ConfigurationError, match=f"is {first}e?d already"):
+        other(proposed)
+    row = fast.book.get(proposed).row
+    assert (row["status"], row["actor"]) == (first.removesuffix("e") + "ed", "anna")
+    assert len(lake.query("FROM interventions").to_pylist()) == (first == "approve")
+    assert audited[-1] == "evolution.overtaken"
+
+
+def test_of_two_runs_of_a_night_one_is_recorded(lake: Lake) -> None:
+    fast, audited = Book(lake), []
+
+    def meanwhile(action: str, subject: str, detail: Any) -> None:
+        if not audited:
+            fast.book.run(quick(), day(CHANGE + 2))
+        audited.append(action)
+
+    slow = DecisionBook(lake, meanwhile, actor="ben", clock=fast._tick)
+    shown = slow.run(quick(), day(CHANGE + 2))
+    assert (shown.row["actor"], shown.row["status"]) == ("anna", "proposed")
+    assert len(lake.query("FROM decisions").to_pylist()) == 1
+
+
+def test_an_approval_that_was_killed_before_its_trial_began_is_finished(lake: Lake) -> None:
+    book = Book(lake)
+    proposed = book.book.run(quick(), day(CHANGE + 2))
+    approved = {**proposed.row, "status": "approved", "recorded_at": book._tick()}
+    lake.append_rows("decisions", [approved])
+    book.book.run(quick(), day(CHANGE + 3))
+    (begun,) = lake.query("FROM interventions_latest").to_pylist()
+    assert (begun["decision_id"], begun["status"]) == (proposed.decision.decision_id, "begun")
+    assert begun["begun_at"] == approved["recorded_at"]
+
+
 def test_a_quiet_decision_is_scored_by_what_it_expected(lake: Lake) -> None:
     book = Book(lake)
     quiet = book.book.run(quick(), day(CHANGE - 3)).decision.decision_id

@@ -240,15 +240,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from train.runs.fit import release_memory
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parameters", choices=SHAPES, default="0.5", help="billions")
+    parser.add_argument(
+        "--parameters", choices=SHAPES, help="billions; by default 0.5 with a GPU, else tiny"
+    )
     parser.add_argument("--recipes", nargs="+", choices=PASSES, default=list(PASSES))
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--length", type=int, default=2048, help="tokens of a row")
     parser.add_argument("--quick", action="store_true", help="two steps of short rows")
     options = parser.parse_args(arguments)
     steps, length = (2, 64) if options.quick else (options.steps, options.length)
-    shape = SHAPES[options.parameters]
     gpu = torch.cuda.is_available()
+    shape = SHAPES[options.parameters or ("0.5" if gpu else "tiny")]
     peak = multiply_peak(8192 if gpu else 256, 2.0 if gpu else 0.2)
     found: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if gpu else "cpu",

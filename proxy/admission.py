@@ -176,6 +176,12 @@ def _refused(
     return RequestRefusal(reason, client=client, plan=plan, shape=shape)
 
 
+def _header_wishes(fields: RawFields) -> tuple[bool, bool]:
+    """Tell whether a client may wish less than a full capture, and whether it asks who served it."""
+    asks = [lower for n, _ in fields if len(n) in _ASK_LENGTHS and (lower := n.lower()) in _ASKS]
+    return bool(asks) and asks != [_DEBUG], _DEBUG in asks
+
+
 class AdmissionControl:
     """Decides about requests; what it refuses it raises."""
 
@@ -267,12 +273,7 @@ class AdmissionControl:
         """
         if method.upper() in _REFLECTED:
             raise RequestRefusal(Reason.NO_ROUTE)
-        if len(path) > _KNOWN_PATH_BYTES or path.find(b"?") >= 0 or path.startswith(b"/s/"):
-            entry = self._entry(path)  # what a client says once, keys of providers among it
-        else:
-            entry = self._known_entry(path)
-        if entry is None:
-            raise RequestRefusal(Reason.NO_ROUTE)
+        entry = self._read_path(path)
         plan, rest, session, climbing = entry
         presented, header = presented_key(fields)
         client = self._registry.authenticate(presented)
@@ -300,9 +301,7 @@ class AdmissionControl:
                 raise _refused(Reason.NO_MODEL, entry, fields, client)
             target, served = version.target, version if able else None
         rewritten, path = pointing.at(target)
-        asks = [
-            lower for n, _ in fields if len(n) in _ASK_LENGTHS and (lower := n.lower()) in _ASKS
-        ]
+        wishes, debug = _header_wishes(fields)
         admitted = AdmittedRequest(
             client,
             plan,
@@ -314,8 +313,8 @@ class AdmissionControl:
             session,
             served,
             pointing if len(plan.targets) > 1 else None,
-            bool(asks) and asks != [_DEBUG],
-            _DEBUG in asks,
+            wishes,
+            debug,
         )
         self._limit(method, admitted)
         return admitted
@@ -444,6 +443,18 @@ class AdmissionControl:
         if admitted.client.key_id in self._registry.limits:
             self._limit(method, admitted)
         return admitted
+
+    def _read_path(self, path: bytes) -> _Entry:
+        """Return what a path says; it is remembered, but for what a client says once.
+
+        Raises:
+            RequestRefusal: no route has it, or a client key stands in it.
+        """
+        once = len(path) > _KNOWN_PATH_BYTES or path.find(b"?") >= 0 or path.startswith(b"/s/")
+        entry = self._entry(path) if once else self._known_entry(path)
+        if entry is None:
+            raise RequestRefusal(Reason.NO_ROUTE)
+        return entry
 
     def _entry(self, path: bytes) -> _Entry | None:
         """Read a path; None where no route has it, or a client key stands in it."""

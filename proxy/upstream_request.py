@@ -10,8 +10,9 @@ from proxy.target import Target
 OWN_HEADERS = b"x-headrace-"
 """Beginning of the names of Headrace's own headers."""
 URL_SESSION = b"x-headrace-url-session"
-_TASK = b"x-headrace-task"
 """The gateway alone writes it, for the capture: the session in the request's path."""
+_TASK = b"x-headrace-task"
+"""The same, for the task of a begun session."""
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})
 _EXTENSIONS = b"sec-websocket-extensions"
 """Compression would let a few bytes of a message be a great many here, where it is recorded."""
@@ -126,12 +127,7 @@ def rewrite_headers(
             if not (suspect and holds_client_key(value)):
                 sent.append(field)
             continue
-        if (
-            lower in _HOP
-            or lower == _EXTENSIONS
-            or (lower == b"upgrade" and b"h2c" in value.lower())
-            or holds_client_key(lower)
-        ):
+        if _ends_here(lower, value):
             continue
         if lower == key_header or (
             credential is not None and (lower in PROVIDER_HEADERS or lower == given)
@@ -156,6 +152,16 @@ def rewrite_headers(
     if not placed and credential is not None:
         sent.append(credential)
     return RewrittenHeaders(tuple(sent), (*sent, *own, *added))
+
+
+def _ends_here(lower: bytes, value: bytes) -> bool:
+    """Tell whether a header is between client and gateway alone; its name is in lower case."""
+    return (
+        lower in _HOP
+        or lower == _EXTENSIONS
+        or (lower == b"upgrade" and b"h2c" in value.lower())
+        or holds_client_key(lower)
+    )
 
 
 def _other_subprotocols(value: bytes) -> bytes:

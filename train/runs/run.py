@@ -4,7 +4,8 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,6 +113,18 @@ class RunOrder:
             raise ConfigurationError(f"run {run_id} has ended: it made {made}; start a new one")
         return cls(**json.loads((runs / run_id / _ORDER).read_bytes()))
 
+    def interrupted(self, runs: Path, resume: str | None) -> str | None:
+        """Return the run to go on with: the named one, or for :data:`LAST` the newest that began so.
+
+        Raises:
+            ConfigurationError: the named run began with something else, or has ended.
+        """
+        if resume == LAST:
+            return self.unfinished(runs)
+        if resume is not None:
+            self.require_same(RunOrder.read(runs, resume), resume)
+        return resume
+
     def unfinished(self, runs: Path) -> str | None:
         """Return the newest run that began so and has not ended."""
         mine = canonical_json(asdict(self))
@@ -190,34 +203,21 @@ def run_training(
         base_weights_hash=weights_hash(base),
         recipe=recipe.model_dump(mode="json"),
     )
-    if resume == LAST:
-        resume = order.unfinished(places.runs)
-    elif resume is not None:
-        order.require_same(RunOrder.read(places.runs, resume), resume)
-    folder = places.runs / (resume or _run_id(recipe, started))
+    interrupted = order.interrupted(places.runs, resume)
+    folder = places.runs / (interrupted or _run_id(recipe, started))
     run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)
     with held(folder):
-        if resume is None:
+        if interrupted is None:
             replace_file(folder / _ORDER, canonical_json(asdict(order)), READABLE)
-        run.record("running")
-        try:
+        with run.state_recorded():
             result = run.carry_out(
                 selection,
                 tasks,
                 name,
                 places.registry,
-                resume=resume is not None,
+                resume=interrupted is not None,
                 progress=progress,
             )
-        except HeadraceError as error:
-            run.record("failed", {"error": str(error)})
-            raise
-        except KeyboardInterrupt:
-            run.record("interrupted")
-            raise
-        except BaseException as error:
-            run.record("failed", {"error": type(error).__name__})
-            raise
         run.record("done", result.manifest)
         return result
 
@@ -301,6 +301,22 @@ class _Run:
     def run_id(self) -> str:
         """The name of the run's folder."""
         return self.folder.name
+
+    @contextmanager
+    def state_recorded(self) -> Iterator[None]:
+        """Record in the lake that the run is under way, and how it stopped where it fails."""
+        self.record("running")
+        try:
+            yield
+        except HeadraceError as error:
+            self.record("failed", {"error": str(error)})
+            raise
+        except KeyboardInterrupt:
+            self.record("interrupted")
+            raise
+        except BaseException as error:
+            self.record("failed", {"error": type(error).__name__})
+            raise
 
     def carry_out(
         self,

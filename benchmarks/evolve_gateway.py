@@ -19,9 +19,9 @@ from benchmarks.evolve_traffic import TASKS, TENANTS, ShopSession, Traffic
 from lakehouse.lake import Lake
 from proxy.keys import KeyRegistry
 from proxy.spool import SpoolReader
-from tests.headrace.governed import govern
-from tests.proxy.running import SPOOL_KEY, Running
-from tests.support.upstream import Reply, Seen, Upstream, as_json
+from tests.headrace.spool_governor import govern
+from tests.proxy.gateway_process import SPOOL_KEY, GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
 from trajectory.exchange import Exchange, Feedback, SpoolRecord
 
 _AT_ONCE = 8
@@ -55,7 +55,7 @@ class GatewayTraffic:
             by_night.setdefault(int(one.name.split("-")[1]), []).append(one)
         with _model(sessions) as url:
             settings = {"routes": [{"name": "model", "upstream": url}]}
-            with Running(self.home, settings) as gateway:
+            with GatewayProcess(self.home, settings) as gateway:
                 port = int(gateway.url.rsplit(":", 1)[1])
                 for night in sorted(by_night):
                     asyncio.run(self._night(port, by_night[night]))
@@ -161,7 +161,7 @@ async def _post(
 def _model(sessions: Mapping[str, ShopSession]) -> Iterator[str]:
     """Serve a model that asks for one tool after the other, and then answers."""
 
-    def reply(seen: Seen) -> Reply:
+    def reply(seen: ReceivedRequest) -> Reply:
         body = json.loads(seen.body)
         upstream.seen.clear()
         one = sessions[body["messages"][0]["content"].split()[1].rstrip(":")]

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import yaml
 
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
-from examples.practice.house import House
+from examples.practice.installation import Installation
 from examples.practice.stage import MODEL, ROOT, Ports, Stage
 from train.evaluation.evaluate import TaskResult, compare, read_report
 from train.recipes.settings import EvaluationSettings, load_recipe, shipped_recipe
@@ -134,7 +134,7 @@ class World:
         (self.home / "logs").mkdir(parents=True)
         ports = Ports()
         with Stage(self.home, ports) as stage:
-            house = House(stage, ports, seed=self.seed)
+            house = Installation(stage, ports, seed=self.seed)
             house.open(models, capture={"openai": "tokens"}, steps=self.size.base_steps)
             house.work(self.size.fleets())
             house.drain()

@@ -74,7 +74,7 @@ def batches(count: int, rows: int) -> list[GovernedBatch]:
     return made
 
 
-class Spent(NamedTuple):
+class Cost(NamedTuple):
     """Seconds of some work, by the clock and of all threads' processor time."""
 
     wall: float
@@ -91,8 +91,8 @@ def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
     pipeline, governor = lake_traffic.pipeline(folder, rows)
     kept = lake_traffic.keep_batches(governor)
     ratios: list[float] = []
-    ours: list[Spent] = []
-    bare: list[Spent] = []
+    ours: list[Cost] = []
+    bare: list[Cost] = []
     carry(pipeline, 3)  # makes tables, imports
     kept.clear()
     while spent := carry(pipeline, ROUND):
@@ -115,7 +115,7 @@ def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
     }
 
 
-def carry(pipeline: Pipeline, batches: int) -> list[Spent]:
+def carry(pipeline: Pipeline, batches: int) -> list[Cost]:
     """Carry so many full batches without a pause, fewer at the end of the spool."""
     spent = []
     for _ in range(batches):
@@ -123,18 +123,18 @@ def carry(pipeline: Pipeline, batches: int) -> list[Spent]:
         report = pipeline.run_batch()
         if report is None:
             break
-        spent.append(Spent(time.perf_counter() - begun, processor_time() - used))
+        spent.append(Cost(time.perf_counter() - begun, processor_time() - used))
     return spent
 
 
-def written_bare(folder: Path, batch: GovernedBatch) -> Spent:
+def written_bare(folder: Path, batch: GovernedBatch) -> Cost:
     """Write the tables of a batch with nothing around."""
     tables = {name: to_arrow(TABLES[name], getattr(batch, name)) for name in BATCH_TABLES}
     begun, used = time.perf_counter(), processor_time()
     for name, table in tables.items():
         if table.num_rows:
             write_bare(folder / name, name, table)
-    return Spent(time.perf_counter() - begun, processor_time() - used)
+    return Cost(time.perf_counter() - begun, processor_time() - used)
 
 
 def processor_time() -> float:
@@ -440,16 +440,16 @@ def timed(work: Callable[[], Any], repeats: int) -> float:
     return median(spent[1:] or spent)
 
 
-def in_turns(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> tuple[Spent, Spent]:
+def in_turns(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> tuple[Cost, Cost]:
     """Return what two kinds of work cost that take turns, after a run of each; short ones more often."""
-    rounds: tuple[list[Spent], list[Spent]] = ([], [])
+    rounds: tuple[list[Cost], list[Cost]] = ([], [])
     due = time.perf_counter() + 2
     while len(rounds[0]) <= repeats or (time.perf_counter() < due and len(rounds[0]) < 100):
         for work, found in zip((one, other), rounds, strict=True):
             begun, used = time.perf_counter(), time.process_time()
             work()
-            found.append(Spent(time.perf_counter() - begun, time.process_time() - used))
-    first, second = (Spent(*map(median, zip(*found[1:], strict=True))) for found in rounds)
+            found.append(Cost(time.perf_counter() - begun, time.process_time() - used))
+    first, second = (Cost(*map(median, zip(*found[1:], strict=True))) for found in rounds)
     return first, second
 
 

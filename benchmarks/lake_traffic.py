@@ -51,7 +51,7 @@ _TOOLS = [
 _SYSTEM = {"role": "system", "content": "You are a careful assistant. " * 40}
 
 
-class Talk:
+class Conversation:
     """One conversation, told call by call, in OpenAI's chat dialect."""
 
     def __init__(self, number: int, result_words: int) -> None:
@@ -112,7 +112,8 @@ def calls(
     """Yield request and response of each call of conversations, ``at_once`` interleaved."""
     for first in range(0, conversations, at_once):
         talks = [
-            Talk(one, result_words) for one in range(first, min(first + at_once, conversations))
+            Conversation(one, result_words)
+            for one in range(first, min(first + at_once, conversations))
         ]
         for _ in range(STEPS):
             for talk in talks:
@@ -153,7 +154,7 @@ def write(writer: SpoolWriter, number: int, request: bytes, response: bytes) -> 
         writer.append(*records.bundle(pieces))
 
 
-class NothingRedacted:
+class NoRedaction:
     """Redaction switched off."""
 
     def redact_messages(
@@ -182,7 +183,7 @@ def pipeline(folder: Path, batch_records: int) -> tuple[Pipeline, Governor]:
     bundle = load_bundle()
     governor = Governor(
         bundle,
-        NothingRedacted(),
+        NoRedaction(),
         message_key=b"m" * 32,
         pseudonym_key=b"p" * 32,
         known=lake.known_content(),

@@ -28,7 +28,7 @@ from typing import Any
 import httpx
 import psutil
 
-from benchmarks.lake_traffic import STEPS, Talk
+from benchmarks.lake_traffic import STEPS, Conversation
 from trajectory.child_process import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,7 +133,7 @@ async def drive(address: str, conversations: int, answers: list[bytes]) -> None:
     async with httpx.AsyncClient(headers=headers, limits=limits, timeout=120) as client:
 
         async def hold(number: int) -> None:
-            talk = Talk(number, RESULT_WORDS)
+            talk = Conversation(number, RESULT_WORDS)
             async with limit:
                 for _ in range(STEPS):
                     request, response = talk.call()

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import policies
-from benchmarks.labelled import report_on
+from benchmarks.labelled_texts import report_on
 from benchmarks.planting import planted, spellings
 from governance.detect.finding import Unit
 from governance.detect.normalized_text import view_of

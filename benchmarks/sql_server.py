@@ -26,7 +26,7 @@ from lakehouse.sql_server.flight import FlightServer
 from lakehouse.sql_server.http import ARROW, http_server
 from lakehouse.sql_server.service import Reader, SqlLimits, SqlService
 from tests.lakehouse import make
-from tests.lakehouse.untrusted import query_untrusted
+from tests.lakehouse.sandbox_results import query_untrusted
 
 WIDE = "SELECT * FROM steps"
 SMALL = "SELECT count(*) FROM steps WHERE trajectory_id = 't1'"

@@ -28,7 +28,7 @@ from lakehouse.maintenance.upkeep import compact
 from lakehouse.read.connection import connect
 from lakehouse.read.sources import literal
 from lakehouse.schema.tables import TABLES
-from tests.headrace.building import lake_governor
+from tests.headrace.pipelines import lake_governor
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject, canonical_json
@@ -62,7 +62,7 @@ _TOOLS: tuple[JsonObject, ...] = tuple(
 )
 
 
-class Talk:
+class Conversation:
     """One conversation, told call by call; text as in real tools' answers: few words often, many rarely."""
 
     def __init__(self, number: int, result_words: int) -> None:
@@ -126,7 +126,7 @@ def _call(context: Sequence[Message], output: Message, position: int, response: 
 
 def interleaved(conversations: int, result_words: int) -> Iterator[Call]:
     """Yield one call of each conversation, then the next of each, and so on."""
-    talks = [Talk(number, result_words) for number in range(conversations)]
+    talks = [Conversation(number, result_words) for number in range(conversations)]
     position = 0
     for _ in range(STEPS):
         for talk in talks:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from examples.practice.provider import KEY_VARIABLE
-from examples.practice.stage import MODEL, Ports, Running, Stage
+from examples.practice.stage import MODEL, Ports, Program, Stage
 
 TENANT = "acme"
 TENANT_WITHOUT_CONSENT = "umbra"
@@ -89,7 +89,7 @@ class Cast:
             tally.add(json.loads(program.wait().output.splitlines()[-1]))
         return tally
 
-    def _launch(self, fleet: Fleet) -> Running:
+    def _launch(self, fleet: Fleet) -> Program:
         model = MODEL if fleet.route else self._model
         arguments = ["-m", "examples.practice.fleet", "--client", fleet.client, "--model", model]
         arguments += ["--sessions", str(fleet.sessions), "--seed", str(self._seed)]

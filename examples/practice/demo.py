@@ -10,8 +10,8 @@ from typing import Any
 
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
 from examples.practice.evaluate import CACHE_VARIABLE
-from examples.practice.house import House
-from examples.practice.stage import MODEL, Finished, Ports, Stage
+from examples.practice.installation import Installation
+from examples.practice.stage import MODEL, Ports, ProgramResult, Stage
 from examples.practice.story import QUESTIONS, SUCCESS, Result, Story
 from examples.practice.tasks import Task, make_task, planted_values
 from headrace.app.output import cell
@@ -78,7 +78,7 @@ def tell(options: Options) -> Result:
     with ExitStack() as stack:
         ports = Ports()
         stage = stack.enter_context(Stage(options.home, ports))
-        house = House(
+        house = Installation(
             stage, ports, seed=options.seed, provider=options.provider, model=options.model
         )
         demo = _Demo(options, story, house)
@@ -99,7 +99,7 @@ def tell(options: Options) -> Result:
 class _Demo:
     """The chapters, in the order in which they are told."""
 
-    def __init__(self, options: Options, story: Story, house: House) -> None:
+    def __init__(self, options: Options, story: Story, house: Installation) -> None:
         self._options = options
         self._story = story
         self._house = house
@@ -218,7 +218,7 @@ class _Demo:
         else:
             story.say("[red]the gate refused the candidate; the base model keeps serving[/]")
 
-    def _train(self, *options: str) -> Finished:
+    def _train(self, *options: str) -> ProgramResult:
         """Run the demo's recipe; a model is tried once at the held-out tasks."""
         home = self._options.home
         command = ["train", "run", str(_FOLDER / "recipe.yaml"), *options, "--json"]

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from examples.practice.planted import Planted, generator
+from examples.practice.planted_values import PlantedValue, generator
 from examples.practice.prompts import SYSTEM_PROMPT, TOOL, TOOL_NAME
 from examples.practice.shop import EARLIER_RULE, PRICE_LISTS, money, total_cents
 from examples.practice.tasks import Task, contact_for, make_task
@@ -49,7 +49,7 @@ def placeholder(draw: random.Random, kind: str) -> str:
     return brackets.format(f"{name}_{suffix}" if suffix else name)
 
 
-def redacted(text: str, planted: tuple[Planted, ...], draw: random.Random) -> str:
+def redacted(text: str, planted: tuple[PlantedValue, ...], draw: random.Random) -> str:
     """Return the text with every planted value replaced by a placeholder."""
     for value in planted:
         text = text.replace(value.value, placeholder(draw, value.kind))

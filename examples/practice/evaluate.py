@@ -17,8 +17,8 @@ from pathlib import Path
 
 from examples.practice.clients import CLIENTS
 from examples.practice.fleet import Plan, Session, run_fleet
+from examples.practice.loaded_models import ModelLoader
 from examples.practice.provider import Provider
-from examples.practice.served import Models
 from examples.practice.serving import served_in_thread
 from examples.practice.tasks import SPLITS
 from examples.practice.tools import ToolServer
@@ -43,7 +43,7 @@ def evaluate(
     arithmetic does not depend on what else is generated at the moment.
     """
     key = secrets.token_hex(16)
-    provider = Provider(Models(root=None, fixed=model, exact=True), key=key)
+    provider = Provider(ModelLoader(root=None, fixed=model, exact=True), key=key)
     tools = ToolServer(seed=seed)
     with served_in_thread(provider.app()) as port, served_in_thread(tools.app()) as tools_port:
         address = f"http://127.0.0.1:{port}"

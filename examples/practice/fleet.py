@@ -19,7 +19,7 @@ import httpx
 
 from examples.practice.agent import BrokenAnswerError, Outcome, solve, tool_session
 from examples.practice.clients import CLIENTS, Hook, Style, converse, make_sdk
-from examples.practice.planted import generator
+from examples.practice.planted_values import generator
 from examples.practice.tasks import SPLITS, Task, make_task
 from examples.practice.verifier import post_rewards, reward, succeeded
 

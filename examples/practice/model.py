@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from examples.practice.demonstrations import Demonstration, demonstrate, redacted
-from examples.practice.planted import generator
+from examples.practice.planted_values import generator
 from examples.practice.prompts import SYSTEM_PROMPT, TOOL
 from examples.practice.shop import PRICE_LISTS
 from examples.practice.tasks import make_task

@@ -24,13 +24,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from examples.practice.served import Models, Served
-from examples.practice.serving import Door, serve
+from examples.practice.loaded_models import LoadedModel, ModelLoader
+from examples.practice.serving import Listener, serve
 from examples.practice.tokenizer import render
 from examples.practice.turns import TurnReader
 from examples.practice.wire import (
     AnthropicMessages,
-    Ask,
+    CompletionRequest,
     Dialect,
     OpenAIChat,
     OpenAIResponses,
@@ -57,7 +57,9 @@ _FAULTS = ("error", "cut", "malformed")
 class Provider:
     """The provider's state and its handlers."""
 
-    def __init__(self, models: Models, *, key: str, faults: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, models: ModelLoader, *, key: str, faults: float = 0.0, seed: int = 0
+    ) -> None:
         self._models = models
         self._key = key.encode()
         self._faults = faults
@@ -126,7 +128,7 @@ class Provider:
             return StreamingResponse(_half(text), media_type="application/json")
         return Response(text, media_type="application/json")
 
-    async def _begin(self, ask: Ask, dialect: Dialect) -> "_Run":
+    async def _begin(self, ask: CompletionRequest, dialect: Dialect) -> "_Run":
         """Begin an answer; a version that stops to serve in this moment is followed by the next."""
         while True:
             served = await asyncio.to_thread(self._models.find, ask.model)
@@ -170,7 +172,7 @@ class Provider:
 class _Run:
     """One answer on its way from the engine's thread into this event loop."""
 
-    def __init__(self, ask: Ask, served: Served, dialect: Dialect) -> None:
+    def __init__(self, ask: CompletionRequest, served: LoadedModel, dialect: Dialect) -> None:
         loop = asyncio.get_running_loop()
         self.ask = ask
         self.label = served.label
@@ -255,7 +257,7 @@ async def _half(body: bytes) -> AsyncIterator[bytes]:
     raise ConnectionAbortedError("a body that was meant to break")
 
 
-def _read(dialect: Dialect, body: dict[str, Any]) -> Ask:
+def _read(dialect: Dialect, body: dict[str, Any]) -> CompletionRequest:
     """Read a request; whatever the dialect stumbles over is the client's mistake."""
     try:
         return dialect.read(body)
@@ -296,17 +298,17 @@ def main() -> None:
         parser.error(f"set {KEY_VARIABLE}: the key that clients must send")
     if (options.models_dir is None) == (options.model is None):
         parser.error("give either --models-dir or --model")
-    doors = [Door(options.port, options.host)]
+    doors = [Listener(options.port, options.host)]
     if options.tls_port is not None:
         if not (options.tls_cert and options.tls_key):
             parser.error("--tls-port needs --tls-cert and --tls-key")
         cert, tls_key = str(options.tls_cert), str(options.tls_key)
-        doors.append(Door(options.tls_port, options.host, cert, tls_key))
+        doors.append(Listener(options.tls_port, options.host, cert, tls_key))
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
 
     torch.set_num_threads(options.threads)
-    models = Models(root=options.models_dir, fixed=options.model, name=options.name)
+    models = ModelLoader(root=options.models_dir, fixed=options.model, name=options.name)
     for name in models.names():
         models.find(name)  # loaded before the first request, and refused now if it cannot be
     provider = Provider(models, key=key, faults=options.faults, seed=options.seed)

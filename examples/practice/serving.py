@@ -12,7 +12,7 @@ import uvicorn
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Listener:
     """One place to listen."""
 
     port: int
@@ -29,7 +29,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _servers(app: Any, doors: tuple[Door, ...]) -> list[_Server]:
+def _servers(app: Any, doors: tuple[Listener, ...]) -> list[_Server]:
     return [
         _Server(
             uvicorn.Config(
@@ -49,7 +49,7 @@ def _servers(app: Any, doors: tuple[Door, ...]) -> list[_Server]:
     ]
 
 
-def serve(app: Any, doors: tuple[Door, ...]) -> None:
+def serve(app: Any, doors: tuple[Listener, ...]) -> None:
     """Serve until a signal comes; requests under way are finished."""
     asyncio.run(_serve(_servers(app, doors)))
 
@@ -68,7 +68,7 @@ async def _serve(servers: list[_Server]) -> None:
 @contextlib.contextmanager
 def served_in_thread(app: Any) -> Iterator[int]:
     """Serve on a free port of the loopback interface; give the port."""
-    server = _servers(app, (Door(port=0),))[0]
+    server = _servers(app, (Listener(port=0),))[0]
     thread = threading.Thread(target=asyncio.run, args=(server.serve(),), daemon=True)
     thread.start()
     try:

@@ -95,13 +95,13 @@ class Stage:
 
     def run(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> "Finished":
+    ) -> "ProgramResult":
         """Run ``python …`` to its end and return what it printed."""
         return self.launch(arguments, environment).wait()
 
     def launch(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> "Running":
+    ) -> "Program":
         """Start ``python …`` and return a handle to wait on."""
         process = subprocess.Popen(
             [sys.executable, *arguments],
@@ -112,9 +112,9 @@ class Stage:
             stderr=subprocess.PIPE,
             text=True,
         )
-        return Running(process, tuple(arguments))
+        return Program(process, tuple(arguments))
 
-    def headrace(self, *arguments: str) -> "Finished":
+    def headrace(self, *arguments: str) -> "ProgramResult":
         """Run a ``headrace`` command on the demo's home, as a person would."""
         return self.run(["-m", "headrace", "--home", str(self.home), *arguments])
 
@@ -132,20 +132,20 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class Program:
     """A program that was launched."""
 
     process: subprocess.Popen[str]
     arguments: tuple[str, ...]
 
-    def wait(self, *, allowed: tuple[int, ...] = (0,)) -> "Finished":
+    def wait(self, *, allowed: tuple[int, ...] = (0,)) -> "ProgramResult":
         """Wait for the end.
 
         Raises:
             WorkError: the exit code is not an allowed one; the text ends with the program's own words.
         """
         output, errors = self.process.communicate()
-        finished = Finished(self.process.returncode, output, errors)
+        finished = ProgramResult(self.process.returncode, output, errors)
         if finished.code not in allowed:
             shown = " ".join(argument for argument in self.arguments[:8])
             raise WorkError(
@@ -155,7 +155,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ProgramResult:
     """A program that has ended."""
 
     code: int

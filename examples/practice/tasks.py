@@ -10,7 +10,15 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from examples.practice.planted import Planted, api_key, card, email, generator, person, phone
+from examples.practice.planted_values import (
+    PlantedValue,
+    api_key,
+    card,
+    email,
+    generator,
+    person,
+    phone,
+)
 from examples.practice.shop import HOUSE_RULE, LARGEST_QUANTITY, PRICES, total_cents
 
 SPLITS = ("train", "heldout", "fresh")
@@ -30,7 +38,7 @@ class Task:
 
     task_id: str
     prompt: str = field(repr=False)
-    planted: tuple[Planted, ...] = field(repr=False)
+    planted: tuple[PlantedValue, ...] = field(repr=False)
     order: str
     """The sentence of the prompt that says what is wanted, without any personal data."""
     account: str
@@ -100,7 +108,7 @@ def find_task(task_id: str) -> Task:
     return make_task(int(parts[1]), parts[2], int(parts[3]))
 
 
-def contact_for(seed: int, item: str, quantity: int) -> tuple[Planted, ...]:
+def contact_for(seed: int, item: str, quantity: int) -> tuple[PlantedValue, ...]:
     """Return the contact person whom the tool names beside a quote; empty for most quotes."""
     draw = generator(seed, "contact-of", item, quantity)
     if draw.randrange(_CONTACT_SHARE):
@@ -108,7 +116,7 @@ def contact_for(seed: int, item: str, quantity: int) -> tuple[Planted, ...]:
     return _contact(seed, draw.randrange(_CONTACTS))
 
 
-def contacts(seed: int) -> tuple[Planted, ...]:
+def contacts(seed: int) -> tuple[PlantedValue, ...]:
     """Return everything that the tool may plant with this seed."""
     return tuple(value for slot in range(_CONTACTS) for value in _contact(seed, slot))
 
@@ -119,11 +127,11 @@ def planted_values(tasks: Iterable[Task], *, seed: int) -> frozenset[str]:
     return frozenset(values | {planted.value for planted in contacts(seed)})
 
 
-def _contact(seed: int, slot: int) -> tuple[Planted, ...]:
+def _contact(seed: int, slot: int) -> tuple[PlantedValue, ...]:
     draw = generator(seed, "contact", slot)
     name = person(seed, slot)
     mail = email(draw, name)
-    return Planted("person", name, "tool contact"), Planted("email", mail, "tool contact")
+    return PlantedValue("person", name, "tool contact"), PlantedValue("email", mail, "tool contact")
 
 
 def _order(draw: random.Random, split: str) -> tuple[str, str, int]:
@@ -152,7 +160,7 @@ class _Text:
         self._draw = draw
         self._seed = seed
         self._slot = slot
-        self.planted: list[Planted] = []
+        self.planted: list[PlantedValue] = []
 
     def write(self, ask: str) -> str:
         """Return the whole prompt around the order."""
@@ -169,7 +177,7 @@ class _Text:
         return "\n".join(filter(None, (opening, " ".join(middle), closing)))
 
     def _plant(self, kind: str, value: str, context: str) -> str:
-        self.planted.append(Planted(kind, value, context))
+        self.planted.append(PlantedValue(kind, value, context))
         return value
 
     def _naming(self, name: str) -> tuple[str, str]:

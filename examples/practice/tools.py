@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from examples.practice.planted import Planted
+from examples.practice.planted_values import PlantedValue
 from examples.practice.shop import PRICES, money, total_cents
 from examples.practice.tasks import contact_for
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BUSY = "The price service is busy, call again."
 
 
-def quote_text(item: str, quantity: int, price_list: str, contact: tuple[Planted, ...]) -> str:
+def quote_text(item: str, quantity: int, price_list: str, contact: tuple[PlantedValue, ...]) -> str:
     """Return what the tool answers.
 
     Raises:
@@ -67,7 +67,7 @@ class ToolServer:
             return JSONResponse({"requests": dict(self.requests), "calls": dict(self.calls)})
 
         server.custom_route("/stats", methods=["GET"])(stats)
-        return _Counted(server.streamable_http_app(), self.requests)
+        return _RequestCounter(server.streamable_http_app(), self.requests)
 
     def quote(
         self,
@@ -91,7 +91,7 @@ class ToolServer:
         return quote_text(item, quantity, price_list, contact_for(self._seed, item, quantity))
 
 
-class _Counted:
+class _RequestCounter:
     """Counts requests to ``/mcp`` by method on their way to the app."""
 
     def __init__(self, app: "ASGIApp", requests: Counter[str]) -> None:
@@ -112,10 +112,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the contact persons in quotes")
     parser.add_argument("--failures", type=float, default=0.0, help="share of quotes that fail")
     options = parser.parse_args()
-    from examples.practice.serving import Door, serve
+    from examples.practice.serving import Listener, serve
 
     app: Any = ToolServer(seed=options.seed, failures=options.failures).app()
-    serve(app, (Door(options.port, options.host),))
+    serve(app, (Listener(options.port, options.host),))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class WireError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class CompletionRequest:
     """A request for one answer."""
 
     model: str
@@ -61,23 +61,23 @@ class Dialect(Protocol):
     def call_id(self) -> str:
         """What the ids of tool calls begin with."""
 
-    def read(self, body: dict[str, Any]) -> Ask:
+    def read(self, body: dict[str, Any]) -> CompletionRequest:
         """Read a request.
 
         Raises:
             WireError: the request is not one that the API takes.
         """
 
-    def stream(self, begun: ModelAnswer, ask: Ask) -> AnswerStream:
+    def stream(self, begun: ModelAnswer, ask: CompletionRequest) -> AnswerStream:
         """Return what writes the answer as it grows."""
 
-    def whole(self, answer: ModelAnswer, ask: Ask) -> JsonObject:
+    def whole(self, answer: ModelAnswer, ask: CompletionRequest) -> JsonObject:
         """Return the body of an answer that is not streamed."""
 
     def error(self, error: WireError) -> JsonObject:
         """Return the body of an error."""
 
-    def answered(self, answer: ModelAnswer, ask: Ask) -> None:
+    def answered(self, answer: ModelAnswer, ask: CompletionRequest) -> None:
         """Take note of a finished answer."""
 
 
@@ -88,7 +88,7 @@ class OpenAIChat:
     response_id = openai_chat.RESPONSE_ID
     call_id = openai_chat.CALL_ID
 
-    def read(self, body: dict[str, Any]) -> Ask:
+    def read(self, body: dict[str, Any]) -> CompletionRequest:
         """Read a request."""
         if body.get("n") not in (None, 1):
             raise WireError(400, "invalid_request_error", "n: only one choice is supported")
@@ -96,7 +96,7 @@ class OpenAIChat:
         if not isinstance(top, int) or not 0 <= top <= 20:
             raise WireError(400, "invalid_request_error", "top_logprobs must be between 0 and 20")
         limit = body.get("max_completion_tokens", body.get("max_tokens"))
-        return Ask(
+        return CompletionRequest(
             model=_need(body, "model", str),
             messages=[_chat_message(m) for m in _need(body, "messages", list)],
             with_tools=bool(body.get("tools")) and body.get("tool_choice") != "none",
@@ -105,11 +105,11 @@ class OpenAIChat:
             body=body,
         )
 
-    def stream(self, begun: ModelAnswer, ask: Ask) -> AnswerStream:
+    def stream(self, begun: ModelAnswer, ask: CompletionRequest) -> AnswerStream:
         """Return what writes the answer as it grows."""
         return openai_chat.ChatStream(begun, ask.body)
 
-    def whole(self, answer: ModelAnswer, ask: Ask) -> JsonObject:
+    def whole(self, answer: ModelAnswer, ask: CompletionRequest) -> JsonObject:
         """Return a ``chat.completion``."""
         return openai_chat.whole(answer, ask.body)
 
@@ -117,7 +117,7 @@ class OpenAIChat:
         """Return OpenAI's error body."""
         return openai_chat.error_body(error.kind, error.message, error.code)
 
-    def answered(self, answer: ModelAnswer, ask: Ask) -> None:
+    def answered(self, answer: ModelAnswer, ask: CompletionRequest) -> None:
         """Nothing is kept: clients send the whole conversation again."""
 
 
@@ -131,7 +131,7 @@ class OpenAIResponses:
     def __init__(self) -> None:
         self._conversations: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
 
-    def read(self, body: dict[str, Any]) -> Ask:
+    def read(self, body: dict[str, Any]) -> CompletionRequest:
         """Read a request."""
         messages = self._earlier(body.get("previous_response_id"))
         if body.get("instructions"):
@@ -142,7 +142,7 @@ class OpenAIResponses:
             raise WireError(400, "invalid_request_error", "input: field required")
         for item in items:
             _add_item(messages, item)
-        return Ask(
+        return CompletionRequest(
             model=_need(body, "model", str),
             messages=messages,
             with_tools=bool(body.get("tools")) and body.get("tool_choice") != "none",
@@ -151,11 +151,11 @@ class OpenAIResponses:
             body=body,
         )
 
-    def stream(self, begun: ModelAnswer, ask: Ask) -> AnswerStream:
+    def stream(self, begun: ModelAnswer, ask: CompletionRequest) -> AnswerStream:
         """Return what writes the answer as it grows."""
         return openai_responses.ResponsesStream(begun, ask.body)
 
-    def whole(self, answer: ModelAnswer, ask: Ask) -> JsonObject:
+    def whole(self, answer: ModelAnswer, ask: CompletionRequest) -> JsonObject:
         """Return a ``response``."""
         return openai_responses.whole(answer, ask.body)
 
@@ -163,7 +163,7 @@ class OpenAIResponses:
         """Return OpenAI's error body."""
         return openai_chat.error_body(error.kind, error.message, error.code)
 
-    def answered(self, answer: ModelAnswer, ask: Ask) -> None:
+    def answered(self, answer: ModelAnswer, ask: CompletionRequest) -> None:
         """Keep the conversation, unless the client forbade it; the oldest ones are forgotten."""
         if ask.body.get("store") is False:
             return
@@ -193,7 +193,7 @@ class AnthropicMessages:
     response_id = anthropic_messages.RESPONSE_ID
     call_id = anthropic_messages.CALL_ID
 
-    def read(self, body: dict[str, Any]) -> Ask:
+    def read(self, body: dict[str, Any]) -> CompletionRequest:
         """Read a request."""
         messages: list[dict[str, Any]] = []
         if body.get("system"):
@@ -201,7 +201,7 @@ class AnthropicMessages:
         for message in _need(body, "messages", list):
             messages.extend(_anthropic_messages(message))
         choice = (body.get("tool_choice") or {}).get("type")
-        return Ask(
+        return CompletionRequest(
             model=_need(body, "model", str),
             messages=messages,
             with_tools=bool(body.get("tools")) and choice != "none",
@@ -210,11 +210,11 @@ class AnthropicMessages:
             body=body,
         )
 
-    def stream(self, begun: ModelAnswer, ask: Ask) -> AnswerStream:  # noqa: ARG002 - all formats alike
+    def stream(self, begun: ModelAnswer, ask: CompletionRequest) -> AnswerStream:  # noqa: ARG002 - all formats alike
         """Return what writes the answer as it grows."""
         return anthropic_messages.MessagesStream(begun)
 
-    def whole(self, answer: ModelAnswer, ask: Ask) -> JsonObject:  # noqa: ARG002 - all formats alike
+    def whole(self, answer: ModelAnswer, ask: CompletionRequest) -> JsonObject:  # noqa: ARG002 - all formats alike
         """Return a ``message``."""
         return anthropic_messages.whole(answer)
 
@@ -222,7 +222,7 @@ class AnthropicMessages:
         """Return Anthropic's error body."""
         return anthropic_messages.error_body(error.kind, error.message)
 
-    def answered(self, answer: ModelAnswer, ask: Ask) -> None:
+    def answered(self, answer: ModelAnswer, ask: CompletionRequest) -> None:
         """Nothing is kept: clients send the whole conversation again."""
 
 

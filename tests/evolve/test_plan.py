@@ -14,7 +14,7 @@ from tests.evolve.worlds import (
     QUIET,
     SPREAD,
     WORSE,
-    Told,
+    FixedLookup,
     evidence,
     group,
     policy,
@@ -23,7 +23,7 @@ from trajectory.canonical import canonical_json
 
 
 def decided(*groups: Grouped, nights: Any = WORSE, **changes: Any) -> EvolutionDecision:
-    told = Told((*groups, *SPREAD) if groups else SPREAD)
+    told = FixedLookup((*groups, *SPREAD) if groups else SPREAD)
     return decide(policy(), AS_OF, evidence(nights, **changes), told)
 
 
@@ -110,7 +110,7 @@ def test_a_guard_forbids_a_change(changes: dict[str, Any], guard: str) -> None:
 
 
 def test_too_little_that_training_may_use_forbids_training() -> None:
-    found = decide(policy(), AS_OF, evidence(), Told(usable=5))
+    found = decide(policy(), AS_OF, evidence(), FixedLookup(usable=5))
     assert found.surface == "nothing"
     assert "training may use 5 sessions" in str(found.document["decided"])
 
@@ -136,7 +136,7 @@ def test_an_old_proposal_is_forgotten() -> None:
 
 
 def test_without_rules_nothing_changes() -> None:
-    found = decide(policy(rules=[]), AS_OF, evidence(), Told())
+    found = decide(policy(rules=[]), AS_OF, evidence(), FixedLookup())
     assert found.surface == "nothing"
     assert "no rule holds" in str(found.document["decided"])
 

@@ -75,7 +75,7 @@ SPREAD = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FixedLookup:
     """Answers what a test says."""
 
     found: Sequence[Grouped] = SPREAD

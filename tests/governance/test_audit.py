@@ -189,7 +189,7 @@ def test_who_takes_the_end_of_the_last_entry_away_is_noticed(tmp_path: Path) -> 
         log.verify()
 
 
-class BesideTheLake:
+class FileWitness:
     """A witness in a file of its own."""
 
     def __init__(self, path: Path) -> None:
@@ -206,7 +206,7 @@ class BesideTheLake:
 def test_a_log_that_was_deleted_with_its_head_is_noticed_by_the_witness(
     tmp_path: Path, regrown: int
 ) -> None:
-    path, witness = tmp_path / "audit.jsonl", BesideTheLake(tmp_path / "note")
+    path, witness = tmp_path / "audit.jsonl", FileWitness(tmp_path / "note")
     log = AuditLog(path, KEY, witness=witness)
     for number in range(4):
         log.append(actor="me", action="policy.changed", subject=f"b2:{number}")
@@ -227,7 +227,7 @@ def test_a_log_that_was_deleted_with_its_head_is_noticed_by_the_witness(
 
 @pytest.mark.parametrize("note", [b"", b"{}", b"half", b'{"sequence": 9, "entry_hash": "b2:0"}'])
 def test_a_note_that_nobody_with_the_key_wrote_says_nothing(tmp_path: Path, note: bytes) -> None:
-    witness = BesideTheLake(tmp_path / "note")
+    witness = FileWitness(tmp_path / "note")
     log = filled(tmp_path / "audit.jsonl")
     witness.put(note)
     log = AuditLog(tmp_path / "audit.jsonl", KEY, witness=witness)

@@ -19,7 +19,7 @@ from governance.consent import (
 )
 from governance.policy.consent import ConsentSpec, Purpose
 from governance.policy.selector import Facts
-from tests.governance.building import T0
+from tests.governance.factories import T0
 
 MINUTE = timedelta(minutes=1)
 PURPOSES = [purpose.value for purpose in Purpose]
@@ -178,14 +178,14 @@ def test_the_strictest_wins(
 def test_a_batch_asks_once_for_calls_that_name_nobody() -> None:
     asked = 0
 
-    class Counted(MemoryConsents):
+    class CountingConsents(MemoryConsents):
         def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
             nonlocal asked
             asked += 1
             return super().entries(tenant_id, subjects)
 
     spec = ConsentSpec.model_validate({})
-    batch = BatchConsent(spec, Counted([entry("debug", granted=False, subject="p1")]))
+    batch = BatchConsent(spec, CountingConsents([entry("debug", granted=False, subject="p1")]))
     plain = ConsentRequest(Facts(tenant="acme"), ("debug", "eval"), (("accept", "a"),), None)
     opted = (("x-headrace-opt-out", "eval"), ("accept", "b"))
     questions = [
@@ -198,7 +198,7 @@ def test_a_batch_asks_once_for_calls_that_name_nobody() -> None:
     ]
     found = [batch.judge(question) for question in questions]
     assert found == [
-        judge_consent(spec, Counted([entry("debug", granted=False)]), question)
+        judge_consent(spec, CountingConsents([entry("debug", granted=False)]), question)
         for question in questions
     ]
     assert asked == 5 + len(questions)

@@ -9,7 +9,7 @@ from governance.redact import build_redactor
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from tests.golden.calls.replay import CONFIGURED, SCENARIOS, load
-from tests.governance.building import ALL_PURPOSES, KEY, governor
+from tests.governance.factories import ALL_PURPOSES, KEY, governor
 from trajectory.assembly import Assembler
 from trajectory.call import CallKind
 from trajectory.reader import read_records

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from governance.identifiers import tenant_key
 from governance.records import GovernedBatch
 from governance.stored_content import MemoryKnownContent
-from tests.governance.building import (
+from tests.governance.factories import (
     KEY,
     MailRedactor,
     assembly,

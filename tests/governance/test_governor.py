@@ -14,7 +14,7 @@ from governance.executor import RedactionAnswer, RedactionRequest
 from governance.records import GovernedBatch
 from governance.redact.pseudonym import subject_id
 from governance.stored_content import MemoryKnownContent
-from tests.governance.building import (
+from tests.governance.factories import (
     ALL_PURPOSES,
     KEY,
     NOW,
@@ -176,7 +176,7 @@ def test_ids_that_clients_give_of_their_users_are_nowhere_in_clear(one_by_one: b
         hints=(SessionHint("client:metadata.session_id", "20481234"),),
         ext=ext,
     )
-    spread = Refusing() if one_by_one else None
+    spread = RefusingExecutor() if one_by_one else None
     batch = governor(redactor=redactor(), spread=spread).judge(assembly(placed(one)))
     assert len(batch.steps) == 1
     assert "912803456" not in text_of(batch)
@@ -196,7 +196,7 @@ def test_a_withdrawal_under_any_name_that_the_request_gives_counts() -> None:
     assert "consent:withdrawn:subject:train_sft" in batch.governance[0].reasons
 
 
-class Refusing:
+class RefusingExecutor:
     """A spread that redacts nothing together, so that each call is redacted on its own."""
 
     def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
@@ -542,7 +542,7 @@ def test_a_rule_on_what_was_found_takes_effect_after_redaction(tmp_path: Path) -
 
 
 def test_left_over_personal_data_is_held_back() -> None:
-    class Blind:
+    class BlindRedactor:
         """A redactor that overlooks everything."""
 
         def redact_messages(self, messages, *, scope):  # type: ignore[no-untyped-def]
@@ -558,7 +558,7 @@ def test_left_over_personal_data_is_held_back() -> None:
     first = placed(call(1, [user("a jo@corp.io")], "b"))
     second = child(call(2, [user("a jo@corp.io"), assistant("b"), user("c")], "d"), first)
     clean = placed(call(3, [user("nothing")]), trajectory="t2")
-    batch = governor(redactor=Blind()).judge(assembly(first, second, clean))
+    batch = governor(redactor=BlindRedactor()).judge(assembly(first, second, clean))
     assert dispositions(batch) == {
         "step1": "quarantined",
         "step2": "quarantined",
@@ -697,13 +697,13 @@ def test_a_call_whose_rows_cannot_be_made_is_held_back_alone() -> None:
 
 
 def test_workers_that_have_another_policy_cost_time_and_nothing_else() -> None:
-    class Elsewhere:
+    class MismatchedExecutor:
         def redact_all(self, requests: Sequence[RedactionRequest]) -> list[RedactionAnswer]:
             raise ConfigurationError("the node's policy is another one")
 
     said = [user("write to jo@example.com")]
     one = placed(call(1, said))
-    apart = governor(spread=Elsewhere()).judge(assembly(one))
+    apart = governor(spread=MismatchedExecutor()).judge(assembly(one))
     assert apart.messages == governor().judge(assembly(one)).messages
     assert "jo@example.com" not in repr(apart)
 

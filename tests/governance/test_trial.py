@@ -12,7 +12,7 @@ from governance.redact.subject_keys import MemorySubjectKeys
 from governance.redact.trajectory import CallRedactor
 from governance.trial import explain_exchange, explain_step, run_policy_tests
 from governance.trial.cases import CaseCall, load_given
-from tests.governance.building import MailRedactor, assembly, call, governor, placed, user
+from tests.governance.factories import MailRedactor, assembly, call, governor, placed, user
 from trajectory.exchange import ExchangeOutcome
 
 

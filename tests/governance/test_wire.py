@@ -11,7 +11,7 @@ from governance.redact import build_redactor
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from tests.golden.trajectories.replay import SCENARIOS, load
-from tests.governance.building import ALL_PURPOSES, KEY, governor
+from tests.governance.factories import ALL_PURPOSES, KEY, governor
 from trajectory.assembly import Assembler
 from trajectory.call import CallKind
 from trajectory.dialects.registry import read_exchange

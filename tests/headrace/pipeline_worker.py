@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.govern.checkpoint import CheckpointStore
 from lakehouse.lake import Lake
-from tests.headrace.building import pipeline
+from tests.headrace.pipelines import pipeline
 
 BATCH_RECORDS = 7
 

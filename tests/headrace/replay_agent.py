@@ -18,7 +18,7 @@ from examples.practice.agent import Outcome, solve, tool_session
 from examples.practice.clients import Style, converse, make_sdk
 
 
-class Changed:
+class DivergentConversation:
     """A conversation whose tool calls come out a little different."""
 
     def __init__(self, inner: Any) -> None:
@@ -58,7 +58,7 @@ async def work(kind: str, stream: bool, prompt: str, environment: Mapping[str, s
             listed = (await tools.list_tools()).tools
             conversation: Any = converse(kind, sdk, Style("practice", stream, 0.5), prompt, listed)
             if environment.get("CHANGE"):
-                conversation = Changed(conversation)
+                conversation = DivergentConversation(conversation)
             await solve(conversation, tools, outcome)
     return str(outcome.answer)
 

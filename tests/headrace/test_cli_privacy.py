@@ -25,10 +25,10 @@ from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.worker import build_pipeline, govern_once
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
-from tests.governance.building import exchange
+from tests.governance.factories import exchange
 from tests.headrace.test_pipeline import conversation
 from tests.lakehouse import make
-from tests.proxy.spool.writing import Script
+from tests.proxy.spool.scripts import ExchangeScript
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 PERSON = "jo.frame@corp-mail.com"
@@ -158,7 +158,7 @@ def cut_off(home: Home, number: int = 0) -> None:
     secrets = load_secrets(home.secrets, create=True)
     with SpoolWriter(home.spool, secrets.derive(b"spool")) as writer:
         request, answer = conversation(2 * number)
-        Script(writer, 1 + number, at=time.time() - 60).whole(
+        ExchangeScript(writer, 1 + number, at=time.time() - 60).whole(
             request, answer.replace(b'"stop"', b"null")
         )
 

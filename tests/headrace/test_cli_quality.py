@@ -8,7 +8,7 @@ import pytest
 from headrace.cli import run
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
-from tests.headrace.building import pipeline
+from tests.headrace.pipelines import pipeline
 from tests.headrace.test_pipeline import EXCHANGES, fill
 from tests.train.lakes import Session, lake_of
 

@@ -12,9 +12,9 @@ from headrace.services.exports import export_trajectories, portable
 from headrace.services.imports import find_format, import_documents
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
-from tests.headrace.building import pipeline
+from tests.headrace.pipelines import pipeline
 from tests.headrace.test_pipeline import fill
-from tests.proxy.spool.writing import KEY
+from tests.proxy.spool.scripts import KEY
 from tests.trajectory.documents import own_trajectory
 from tests.trajectory.formats.test_atif import DOCUMENT
 from trajectory.canonical import canonical_json

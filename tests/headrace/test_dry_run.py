@@ -9,7 +9,7 @@ import pytest
 from headrace.app.master_key import load_secrets
 from headrace.cli import run
 from lakehouse.lake import Lake
-from tests.headrace.building import pipeline
+from tests.headrace.pipelines import pipeline
 from tests.headrace.test_pipeline import EXCHANGES, PERSON, fill
 
 

@@ -17,8 +17,8 @@ from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.packed_json import unpacked
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
-from tests.headrace.building import failures, pipeline, refuse
-from tests.proxy.spool.writing import CLIENT, KEY, Script, feedback
+from tests.headrace.pipelines import failures, pipeline, refuse
+from tests.proxy.spool.scripts import CLIENT, KEY, ExchangeScript, feedback
 
 EXCHANGES = 24
 PERSON = "maria.lopez@example.org"
@@ -52,7 +52,7 @@ def conversation(number: int) -> tuple[bytes, bytes]:
 def fill(home: Path) -> None:
     with SpoolWriter(home / "spool", KEY) as writer:
         for number in range(EXCHANGES):
-            script = Script(writer, number + 1, at=1_790_000_000.0 + 10 * number)
+            script = ExchangeScript(writer, number + 1, at=1_790_000_000.0 + 10 * number)
             script.whole(*conversation(number))
         feedback(writer, 900, at=1_790_001_000.0)
 
@@ -180,7 +180,7 @@ def test_a_tenant_whose_name_no_folder_can_have_does_not_stop_the_others(tmp_pat
     fill(tmp_path)
     with SpoolWriter(tmp_path / "spool", KEY) as writer:
         for number, tenant in enumerate(("\u6f22" * 30, "", "__HIVE_DEFAULT_PARTITION__"), 950):
-            script = Script(writer, number, client=replace(CLIENT, tenant_id=tenant))
+            script = ExchangeScript(writer, number, client=replace(CLIENT, tenant_id=tenant))
             script.whole(*conversation(0))
     work = pipeline(tmp_path)
     reports = []

@@ -17,7 +17,7 @@ from headrace.processes.supervisor import headrace_command
 from lakehouse.lake import Lake
 from proxy.spool import RecordKind, SpoolWriter, records
 from tests.headrace.nights import written
-from tests.proxy.spool.writing import CLIENT, Script, name
+from tests.proxy.spool.scripts import CLIENT, ExchangeScript, name
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
 
@@ -59,7 +59,7 @@ def capture(home: Home, request: bytes, answer: bytes) -> None:
     """Seal one call of the in-house API."""
     secrets = load_secrets(home.secrets, create=True)
     with SpoolWriter(home.spool, secrets.derive(b"spool")) as writer:
-        script = Script(writer, 1, at=time.time() - 60)
+        script = ExchangeScript(writer, 1, at=time.time() - 60)
         head = records.request_head(
             name(1),
             started_at=script.at,

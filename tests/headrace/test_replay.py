@@ -24,9 +24,9 @@ from headrace.replay.replies import Replies
 from headrace.replay.server import LiveUpstreams, serving
 from headrace.replay.stored_recording import load_recording
 from lakehouse.lake import Lake
-from tests.headrace.governed import govern
 from tests.headrace.replay_agent import work
-from tests.proxy.running import Running
+from tests.headrace.spool_governor import govern
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider.sessions import ModelRequest, ModelTurn, Session, SessionProvider
 from tests.support.upstream import Upstream
 from trajectory.replay import Player, ReplayComparison
@@ -70,7 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             {"name": "model", "upstream": provider_url},
             {"name": "tools", "upstream": tools_url, "kind": "tool"},
         ]
-        with Running(home, {"routes": routes}) as gateway:
+        with GatewayProcess(home, {"routes": routes}) as gateway:
             key = gateway.registry.create(
                 tenant_id="acme", app_id="shop", purposes=("debug", "eval")
             ).secret

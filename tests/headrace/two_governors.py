@@ -22,10 +22,10 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.upkeep import compact
 from lakehouse.maintenance.verify import verify
 from proxy.spool import SpoolWriter
-from tests.headrace.building import pipeline
+from tests.headrace.pipelines import pipeline
 from tests.headrace.test_pipeline import conversation
 from tests.lakehouse.full_disk import full
-from tests.proxy.spool.writing import KEY, Script
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 from trajectory.errors import RetryableError
 
 EXCHANGES = 30
@@ -38,7 +38,7 @@ def fill(home: Path, first: int) -> None:
     home.mkdir()
     with SpoolWriter(home / "spool", KEY) as writer:
         for number in range(first, first + EXCHANGES):
-            script = Script(writer, number + 1, at=1_790_000_000.0 + 10 * number)
+            script = ExchangeScript(writer, number + 1, at=1_790_000_000.0 + 10 * number)
             script.whole(*conversation(number))
 
 

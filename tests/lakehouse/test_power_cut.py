@@ -61,7 +61,7 @@ ERASURE = {
 }  # fmt: skip
 
 
-class Cut(Exception):  # noqa: N818 - it stands for the end of everything
+class PowerCut(Exception):  # noqa: N818 - it stands for the end of everything
     """The moment at which the power goes."""
 
 
@@ -76,10 +76,10 @@ def test_a_cut_between_any_two_syncs_of_an_append_loses_and_doubles_nothing(
         lake = Lake.open(str(root))
         ended = True
         with Power(root) as power:
-            power.stop_after(number, Cut)
+            power.stop_after(number, PowerCut)
             try:
                 lake.append(make.batch("new"), app_id="a", version=3)
-            except Cut:
+            except PowerCut:
                 ended = False
         power.cut()
         again = Lake.open(str(root))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from examples.practice import model as practice_model
+from examples.practice.loaded_models import ModelLoader
 from examples.practice.model import vocabulary_texts
 from examples.practice.provider import Provider
-from examples.practice.served import Models
 from examples.practice.serving import served_in_thread
 from examples.practice.tokenizer import train_tokenizer
 from examples.practice.tools import ToolServer
@@ -49,7 +49,7 @@ def _make_model(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def provider_url(model_folder: Path) -> Iterator[str]:
     """Address of a provider that serves the small model."""
-    provider = Provider(Models(root=None, fixed=model_folder), key=KEY)
+    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY)
     with served_in_thread(provider.app()) as port:
         yield f"http://127.0.0.1:{port}"
 

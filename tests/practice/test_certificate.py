@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from examples.practice.certificate import make_certificate
-from examples.practice.serving import Door, _servers
+from examples.practice.serving import Listener, _servers
 
 
 def test_the_certificate_is_good_for_localhost(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_the_certificate_is_good_for_localhost(tmp_path: Path) -> None:
         return PlainTextResponse("hello")
 
     app = Starlette(routes=[Route("/", hello)])
-    (server,) = _servers(app, (Door(0, cert=str(files.cert), key=str(files.key)),))
+    (server,) = _servers(app, (Listener(0, cert=str(files.cert), key=str(files.key)),))
     thread = threading.Thread(target=asyncio.run, args=(server.serve(),), daemon=True)
     thread.start()
     while not server.started:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from examples.practice.demonstrations import demonstrate, redacted
-from examples.practice.planted import generator
+from examples.practice.planted_values import generator
 from examples.practice.shop import EARLIER_RULE, HOUSE_RULE
 from examples.practice.tasks import make_tasks
 

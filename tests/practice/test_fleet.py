@@ -13,8 +13,8 @@ from starlette.routing import Route
 from examples.practice import agent
 from examples.practice.clients import CLIENTS
 from examples.practice.fleet import Plan, run_fleet
+from examples.practice.loaded_models import ModelLoader
 from examples.practice.provider import Provider
-from examples.practice.served import Models
 from examples.practice.serving import served_in_thread
 from examples.practice.tasks import make_tasks
 from examples.practice.tools import ToolServer
@@ -45,7 +45,7 @@ def test_sessions_call_the_tool_and_answer(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_bad_day_is_survived_and_counted_exactly(client: str, model_folder: Path) -> None:
-    provider = Provider(Models(root=None, fixed=model_folder), key=KEY, faults=0.25, seed=2)
+    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY, faults=0.25, seed=2)
     tools = ToolServer(seed=3, failures=0.3)
     with (
         served_in_thread(provider.app()) as port,
@@ -118,7 +118,7 @@ def test_the_tool_server_says_what_is_wrong(tools_url: str) -> None:
 def test_a_line_that_loses_answers_is_survived_by_asking_again(
     client: str, model_folder: Path
 ) -> None:
-    provider = Provider(Models(root=None, fixed=model_folder), key=KEY)
+    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY)
     tools = ToolServer(seed=3)
     with (
         served_in_thread(provider.app()) as port,

@@ -13,9 +13,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
+from examples.practice.loaded_models import ModelLoader
 from examples.practice.prompts import SYSTEM_PROMPT
 from examples.practice.provider import Provider
-from examples.practice.served import Models
 from examples.practice.serving import served_in_thread
 from tests.practice.conftest import KEY
 
@@ -266,7 +266,7 @@ def test_the_live_version_changes_while_serving(model_folder: Path, tmp_path: Pa
     for version in ("v1", "v2"):
         shutil.copytree(model_folder, home / version)
     (home / "live.json").write_text('{"version": "v1"}')
-    provider = Provider(Models(root=tmp_path, fixed=None), key=KEY)
+    provider = Provider(ModelLoader(root=tmp_path, fixed=None), key=KEY)
     with served_in_thread(provider.app()) as port:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
 
@@ -288,7 +288,7 @@ def test_the_live_version_changes_while_serving(model_folder: Path, tmp_path: Pa
 
 
 def test_faults_are_real_and_counted(model_folder: Path) -> None:
-    provider = Provider(Models(root=None, fixed=model_folder), key=KEY, faults=1.0)
+    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY, faults=1.0)
     seen: set[str] = set()
     with served_in_thread(provider.app()) as port, httpx.Client(trust_env=False) as client:
         for number in range(24):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.practice.planted import luhn_digit
+from examples.practice.planted_values import luhn_digit
 from examples.practice.shop import PRICE_LISTS, PRICES
 from examples.practice.tasks import (
     SPLITS,

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.proxy.running import LISTENER, started
+from tests.proxy.gateway_process import LISTENER, started
 from tests.support.tls import Tls, tls
 
 __all__ = ["Tls", "tls"]

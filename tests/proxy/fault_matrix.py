@@ -6,7 +6,7 @@ One list; the test runs every row both ways, and docs/faults.md shows it as a ta
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.support.upstream import Reply, Seen, chunk
+from tests.support.upstream import ReceivedRequest, Reply, chunk
 
 WHOLE = b'{"id": "chatcmpl-1", "choices": []}'
 EVENTS = (b"data: 1\n\n", b"data: 2\n\n", b"data: [DONE]\n\n")
@@ -171,7 +171,7 @@ def _bytewise(pieces: Iterable[bytes | float]) -> list[bytes | float]:
     return [part for byte in whole for part in (bytes([byte]), 0.0)]
 
 
-def script(request: Seen) -> Reply:
+def script(request: ReceivedRequest) -> Reply:
     """Answer as the path says: ``/<name>/<stream|whole>``."""
     _, name, way = request.target.split("/")
     streaming = way == "stream"

@@ -13,7 +13,7 @@ from pathlib import Path
 from proxy.config import GatewayConfig
 from proxy.gateway import serve
 from proxy.mitm.authority import ensure_authority
-from tests.proxy.running import FINGERPRINT_KEY, SPOOL_KEY
+from tests.proxy.gateway_process import FINGERPRINT_KEY, SPOOL_KEY
 
 
 def main(settings: Path) -> None:

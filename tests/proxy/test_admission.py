@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from proxy.keys import KeyRegistry
-from tests.proxy.running import Running
-from tests.support.upstream import Reply, Seen, Upstream, plain, stream
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, plain, stream
 from trajectory.dialects.websocket import read_messages
 from trajectory.exchange import Exchange, ExchangeOutcome
 from trajectory.files import replace_file
@@ -22,7 +22,7 @@ from trajectory.files import replace_file
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-def answers(request: Seen) -> Reply:
+def answers(request: ReceivedRequest) -> Reply:
     """Echo, stream, or greet over a WebSocket and close it."""
     if request.target == "/ws":
         key = (request.header("sec-websocket-key") or "").encode()
@@ -39,7 +39,7 @@ def answers(request: Seen) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     with Upstream(answers) as upstream:
         routes = [
             {"name": "up", "upstream": upstream.url},
@@ -47,18 +47,18 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             {"name": "quick", "upstream": upstream.url, "durability": "batch"},
             {"name": "kept", "upstream": upstream.url, "without_capture": "refuse"},
         ]
-        with Running(tmp_path_factory.mktemp("admission"), {"routes": routes}) as running:
+        with GatewayProcess(tmp_path_factory.mktemp("admission"), {"routes": routes}) as running:
             yield running
 
 
 @pytest.fixture
-def client(gateway: Running) -> Iterator[httpx.Client]:
+def client(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {gateway.key}"}
     with httpx.Client(base_url=gateway.url, headers=headers) as client:
         yield client
 
 
-def test_a_client_may_opt_out_in_two_levels(gateway: Running, client: httpx.Client) -> None:
+def test_a_client_may_opt_out_in_two_levels(gateway: GatewayProcess, client: httpx.Client) -> None:
     bare = client.post("/up/x", content=b"private", headers={"x-headrace-capture": "metadata"})
     assert bare.content == b"private"
     exchange = gateway.exchange()
@@ -73,7 +73,7 @@ def test_a_client_may_opt_out_in_two_levels(gateway: Running, client: httpx.Clie
 
 
 def test_a_key_whose_tenant_no_folder_can_have_works_and_is_not_captured(
-    gateway: Running, client: httpx.Client, tmp_path: Path
+    gateway: GatewayProcess, client: httpx.Client, tmp_path: Path
 ) -> None:
     """Such keys were made before their names were refused; a route that must capture refuses them."""
     other = KeyRegistry.load(tmp_path / "keys.json")
@@ -97,7 +97,7 @@ def test_a_key_whose_tenant_no_folder_can_have_works_and_is_not_captured(
 
 @pytest.mark.parametrize("method", ["TRACE", "trace", "TRACK"])
 def test_no_upstream_is_asked_to_reflect_a_request_with_its_key(
-    gateway: Running, client: httpx.Client, method: str
+    gateway: GatewayProcess, client: httpx.Client, method: str
 ) -> None:
     with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2])), 5) as raw:
         head = f"{method} /up/x HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {gateway.key}\r\n\r\n"
@@ -106,7 +106,7 @@ def test_no_upstream_is_asked_to_reflect_a_request_with_its_key(
     assert client.request("TRACE", "/up/x").status_code in (400, 404)
 
 
-def test_a_durable_route_answers_whole(gateway: Running, client: httpx.Client) -> None:
+def test_a_durable_route_answers_whole(gateway: GatewayProcess, client: httpx.Client) -> None:
     assert client.post("/safe/x", content=b"body").content == b"body"
     assert client.post("/safe/stream").content == b"data: 1\n\ndata: 2\n\n"
     whole, streamed = gateway.exchanges(2)
@@ -116,7 +116,9 @@ def test_a_durable_route_answers_whole(gateway: Running, client: httpx.Client) -
     assert whole.response.body == b"body"
 
 
-def test_a_batch_route_is_captured_a_moment_later(gateway: Running, client: httpx.Client) -> None:
+def test_a_batch_route_is_captured_a_moment_later(
+    gateway: GatewayProcess, client: httpx.Client
+) -> None:
     for number in range(5):
         assert client.post("/quick/x", content=b"%d" % number).content == b"%d" % number
     assert client.post("/quick/stream").content == b"data: 1\n\ndata: 2\n\n"
@@ -125,7 +127,7 @@ def test_a_batch_route_is_captured_a_moment_later(gateway: Running, client: http
     assert [e.request.body for e in exchanges[:5]] == [b"%d" % number for number in range(5)]
 
 
-def test_a_websocket_passes_and_is_captured(gateway: Running) -> None:
+def test_a_websocket_passes_and_is_captured(gateway: GatewayProcess) -> None:
     port = int(gateway.url.rpartition(":")[2])
     key = base64.b64encode(os.urandom(16)).decode()
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
@@ -149,7 +151,9 @@ def test_a_websocket_passes_and_is_captured(gateway: Running) -> None:
     assert [message.number for message in messages] == [0, 1, 2]
 
 
-def test_what_no_record_can_hold_is_refused_where_capture_is_mandatory(gateway: Running) -> None:
+def test_what_no_record_can_hold_is_refused_where_capture_is_mandatory(
+    gateway: GatewayProcess,
+) -> None:
     host, port = gateway.url.removeprefix("http://").split(":")
     head = f"/kept/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
     with socket.create_connection((host, int(port)), 10) as client:
@@ -159,7 +163,7 @@ def test_what_no_record_can_hold_is_refused_where_capture_is_mandatory(gateway: 
 
 
 def test_a_path_that_is_known_opens_nothing_by_itself(
-    gateway: Running, client: httpx.Client
+    gateway: GatewayProcess, client: httpx.Client
 ) -> None:
     other = gateway.registry.create(tenant_id="acme", app_id="other")
     theirs = {"authorization": f"Bearer {other.secret}"}

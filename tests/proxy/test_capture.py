@@ -19,7 +19,7 @@ from proxy.recorder import Recorder
 from proxy.route import JOURNAL, Level, UnroutedTerms
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
 from tests.golden.calls.replay import CONFIGURED, SCENARIOS, call_json, load
-from tests.proxy.spool.writing import CLIENT, KEY
+from tests.proxy.spool.scripts import CLIENT, KEY
 from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 

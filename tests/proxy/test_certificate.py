@@ -16,7 +16,7 @@ import pytest
 from examples.practice.certificate import Certificate, make_certificate
 from proxy.certificate import OwnCertificate
 from proxy.counters import Counters
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.provider.answer import ANSWER
 from tests.support.upstream import Upstream
@@ -50,16 +50,16 @@ def settings(upstream: Upstream, files: Certificate, **more: Any) -> dict[str, A
 @pytest.fixture(scope="module")
 def gateway(
     upstream: Upstream, files: Certificate, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("secure"), settings(upstream, files)) as running:
+) -> Iterator[GatewayProcess]:
+    with GatewayProcess(tmp_path_factory.mktemp("secure"), settings(upstream, files)) as running:
         yield running
 
 
-def secure(gateway: Running) -> str:
+def secure(gateway: GatewayProcess) -> str:
     return gateway.url.replace("http://127.0.0.1", "https://localhost")
 
 
-def port(gateway: Running) -> int:
+def port(gateway: GatewayProcess) -> int:
     return int(gateway.url.rpartition(":")[2])
 
 
@@ -68,7 +68,7 @@ def trusting(files: Certificate) -> ssl.SSLContext:
 
 
 def greeted(
-    gateway: Running, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+    gateway: GatewayProcess, context: ssl.SSLContext, session: ssl.SSLSession | None = None
 ) -> ssl.SSLSocket:
     """Return a connection after its handshake, with one answer read: its session came with that."""
     opened = socket.create_connection(("localhost", port(gateway)), 30)
@@ -77,7 +77,7 @@ def greeted(
     return wrapped
 
 
-def ask(opened: ssl.SSLSocket, gateway: Running) -> None:
+def ask(opened: ssl.SSLSocket, gateway: GatewayProcess) -> None:
     head = f"POST /openai/echo HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {gateway.key}\r\n"
     opened.sendall(f"{head}Content-Length: 1\r\n\r\nx".encode())
     assert opened.recv(65536).startswith(b"HTTP/1.1 200 ")
@@ -92,7 +92,7 @@ def until(done: Any) -> None:
 
 @pytest.mark.parametrize("http2", [False, True], ids=["http/1.1", "http/2"])
 def test_a_client_that_trusts_it_is_served(
-    gateway: Running, files: Certificate, upstream: Upstream, http2: bool
+    gateway: GatewayProcess, files: Certificate, upstream: Upstream, http2: bool
 ) -> None:
     headers = {"authorization": f"Bearer {gateway.key}", "x-headrace-debug": "1"}
     with httpx.Client(verify=trusting(files), headers=headers, http2=http2) as client:
@@ -108,14 +108,14 @@ def test_a_client_that_trusts_it_is_served(
 
 
 def gateway_listener() -> str:
-    from tests.proxy.running import LISTENER
+    from tests.proxy.gateway_process import LISTENER
 
     return LISTENER.get()
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_the_openai_sdk_reaches_it_with_a_file_of_authorities(
-    gateway: Running, files: Certificate, monkeypatch: pytest.MonkeyPatch, stream: bool
+    gateway: GatewayProcess, files: Certificate, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(files.ca))
     messages: Any = [{"role": "user", "content": "hello"}]
@@ -132,17 +132,17 @@ def test_the_openai_sdk_reaches_it_with_a_file_of_authorities(
     assert gateway.exchange().outcome == ExchangeOutcome.COMPLETE
 
 
-def test_who_does_not_trust_it_hears_no_answer_and_is_counted(gateway: Running) -> None:
+def test_who_does_not_trust_it_hears_no_answer_and_is_counted(gateway: GatewayProcess) -> None:
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.get(f"{secure(gateway)}/openai/v1/models", trust_env=False)
     until(lambda: 'headrace_tls_failures_total{sni="localhost"}' in metrics(gateway))
 
 
-def metrics(gateway: Running) -> str:
+def metrics(gateway: GatewayProcess) -> str:
     return httpx.get(f"{gateway.admin}/metrics", trust_env=False).text
 
 
-def test_a_request_in_clear_gets_no_answer(gateway: Running, upstream: Upstream) -> None:
+def test_a_request_in_clear_gets_no_answer(gateway: GatewayProcess, upstream: Upstream) -> None:
     before = len(upstream.seen)
     with socket.create_connection(("localhost", port(gateway)), 30) as client:
         client.sendall(b"GET /openai/v1/models HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -154,7 +154,7 @@ def test_a_request_in_clear_gets_no_answer(gateway: Running, upstream: Upstream)
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 def test_an_old_version_of_tls_is_refused(
-    gateway: Running, files: Certificate, version: ssl.TLSVersion
+    gateway: GatewayProcess, files: Certificate, version: ssl.TLSVersion
 ) -> None:
     context = trusting(files)
     context.minimum_version = context.maximum_version = version
@@ -173,7 +173,7 @@ def test_a_session_is_resumed_also_over_a_renewal(
     files = make_certificate(tmp_path / "files")
     context = trusting(files)
     context.minimum_version = context.maximum_version = version
-    with Running(tmp_path / "home", settings(upstream, files)) as gateway:
+    with GatewayProcess(tmp_path / "home", settings(upstream, files)) as gateway:
         with greeted(gateway, context) as first:
             session = first.session
             assert not first.session_reused
@@ -187,7 +187,7 @@ def test_a_session_is_resumed_also_over_a_renewal(
             assert later.session_reused
 
 
-def served(gateway: Running) -> str:
+def served(gateway: GatewayProcess) -> str:
     return ssl.get_server_certificate(("localhost", port(gateway)), timeout=30)
 
 
@@ -204,7 +204,7 @@ def test_a_renewed_certificate_is_served_to_the_next_connection(
 ) -> None:
     files = make_certificate(tmp_path / "files")
     old = trusting(files)
-    with Running(tmp_path / "home", settings(upstream, files)) as gateway:
+    with GatewayProcess(tmp_path / "home", settings(upstream, files)) as gateway:
         with greeted(gateway, old) as stays:
             before = served(gateway)
             renew(files, tmp_path)
@@ -221,7 +221,7 @@ def test_one_that_cannot_be_used_leaves_the_last_in_place(
     upstream: Upstream, tmp_path: Path
 ) -> None:
     files = make_certificate(tmp_path / "files")
-    with Running(tmp_path / "home", settings(upstream, files)) as gateway:
+    with GatewayProcess(tmp_path / "home", settings(upstream, files)) as gateway:
         before = served(gateway)
         files.cert.write_bytes(b"nothing")
         until(lambda: "holds no certificate" in gateway.log.read_text())
@@ -230,7 +230,7 @@ def test_one_that_cannot_be_used_leaves_the_last_in_place(
         assert gateway.log.read_text().count("the one in use stays") == 1
 
 
-def test_a_websocket_passes_inside_the_tls(gateway: Running, files: Certificate) -> None:
+def test_a_websocket_passes_inside_the_tls(gateway: GatewayProcess, files: Certificate) -> None:
     context = trusting(files)
     with (
         socket.create_connection(("localhost", port(gateway)), 30) as opened,
@@ -244,7 +244,7 @@ def test_a_websocket_passes_inside_the_tls(gateway: Running, files: Certificate)
         assert client.recv(65536).startswith(b"HTTP/1.1 401 ")
 
 
-def test_tls_within_the_tls_is_no_request(gateway: Running, files: Certificate) -> None:
+def test_tls_within_the_tls_is_no_request(gateway: GatewayProcess, files: Certificate) -> None:
     context = trusting(files)
     with (
         socket.create_connection(("localhost", port(gateway)), 30) as opened,
@@ -311,7 +311,7 @@ def test_a_gateway_does_not_start_without_a_usable_one(upstream: Upstream, tmp_p
     files.key.chmod(0o604)
     with (
         pytest.raises(AssertionError, match="can be read or changed by every user"),
-        Running(tmp_path / "home", settings(upstream, files)),
+        GatewayProcess(tmp_path / "home", settings(upstream, files)),
     ):
         pass
 

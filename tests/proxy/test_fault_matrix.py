@@ -14,7 +14,7 @@ import pytest
 
 from proxy.spool.breaker import FIRST_SECONDS
 from tests.proxy.fault_matrix import MATRIX, STREAMED, WHOLE, Fault, partial, script, table
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.tls import Tls
 from tests.support.upstream import Upstream
 
@@ -30,10 +30,10 @@ ROWS = [
 
 
 @dataclass
-class Ground:
+class Deployment:
     """The gateway and the upstream that the matrix runs against."""
 
-    gateway: Running
+    gateway: GatewayProcess
     upstream: Upstream
 
     @property
@@ -63,7 +63,7 @@ def listening(*, backlog: int) -> Iterator[int]:
 )
 def ground(
     request: pytest.FixtureRequest, tls: Tls, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
+) -> Iterator[Deployment]:
     with (
         Upstream(script) as upstream,
         Upstream(script, tls=tls.context) as secure,
@@ -83,8 +83,8 @@ def ground(
         ]
         routes[1]["without_capture"] = "refuse"
         settings = {"routes": routes, "forward_port": None, "fastpath": request.param}
-        with Running(tmp_path_factory.mktemp("matrix"), settings) as gateway:
-            yield Ground(gateway, upstream)
+        with GatewayProcess(tmp_path_factory.mktemp("matrix"), settings) as gateway:
+            yield Deployment(gateway, upstream)
 
 
 def request_of(path: str, key: str, *, method: str = "POST", more: bytes = b"") -> bytes:
@@ -156,7 +156,7 @@ def unchunked(head: bytes, body: bytes) -> bytes:
     return out
 
 
-def call(ground: Ground, row: Fault, way: str) -> bytes:
+def call(ground: Deployment, row: Fault, way: str) -> bytes:
     """Make the call as the row's client makes it; return what came back."""
     key = ground.gateway.key + ("x" if row.name == "no-key" else "")
     path = f"/{row.route}/{row.name}/{way}" if row.name != "no-route" else "/nowhere/x/y"
@@ -164,7 +164,7 @@ def call(ground: Ground, row: Fault, way: str) -> bytes:
         return ask(connection, row.name, path, key, streaming=way == "stream")
 
 
-def direct(ground: Ground, row: Fault, way: str) -> bytes:
+def direct(ground: Deployment, row: Fault, way: str) -> bytes:
     """Make the same call at the upstream itself."""
     with socket.create_connection(("localhost", ground.upstream.port), 5) as connection:
         return ask(connection, row.name, f"/{row.name}/{way}", "k", streaming=way == "stream")
@@ -230,7 +230,7 @@ def wait_and_ask(connection: socket.socket, name: str, path: str, key: str) -> b
 
 
 @contextlib.contextmanager
-def failing_disk(ground: Ground) -> Iterator[None]:
+def failing_disk(ground: Deployment) -> Iterator[None]:
     """Let the gateway's disk refuse every write."""
     process = psutil.Process(ground.gateway.pid)
     soft, hard = process.rlimit(psutil.RLIMIT_FSIZE)
@@ -241,7 +241,7 @@ def failing_disk(ground: Ground) -> Iterator[None]:
         process.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
 
 
-def call_without_disk(ground: Ground, row: Fault, way: str) -> bytes:
+def call_without_disk(ground: Deployment, row: Fault, way: str) -> bytes:
     """Return the answer to a call right after the disk has refused another one."""
     with failing_disk(ground):
         while True:
@@ -253,7 +253,7 @@ def call_without_disk(ground: Ground, row: Fault, way: str) -> bytes:
 
 
 @pytest.mark.parametrize(("row", "way"), ROWS)
-def test_row(ground: Ground, row: Fault, way: str) -> None:
+def test_row(ground: Deployment, row: Fault, way: str) -> None:
     streaming = way == "stream"
     without_disk = row.name.startswith("disk-")
     got = call_without_disk(ground, row, way) if without_disk else call(ground, row, way)
@@ -291,7 +291,7 @@ def test_row(ground: Ground, row: Fault, way: str) -> None:
         assert exchange.request.body == SENT.get(row.name, BODY)
 
 
-def test_no_row_leaves_content_or_credentials_in_logs_or_metrics(ground: Ground) -> None:
+def test_no_row_leaves_content_or_credentials_in_logs_or_metrics(ground: Deployment) -> None:
     said = ground.gateway.log.read_text() + httpx.get(f"{ground.gateway.admin}/metrics").text
     assert "headrace_exchanges_total" in said
     for secret in ("top-secret", ground.gateway.key, '"messages"', "data: 1", "chatcmpl-1"):

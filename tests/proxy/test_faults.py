@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.proxy.running import Running
-from tests.support.upstream import Reply, Seen, Upstream, as_json, chunk, plain, stream
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, chunk, plain, stream
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 OK = ExchangeOutcome.COMPLETE
@@ -25,7 +25,7 @@ CHUNKED = (
 BIG = 8 * 1024 * 1024
 
 
-def faults(request: Seen) -> Reply:
+def faults(request: ReceivedRequest) -> Reply:
     """Answer as the path's last word says."""
     word = request.target.partition("?")[0].rpartition("/")[2]
     match word:
@@ -97,19 +97,19 @@ def upstream() -> Iterator[Upstream]:
 )
 def gateway(
     request: pytest.FixtureRequest, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
+) -> Iterator[GatewayProcess]:
     routes = [
         {"name": "up", "upstream": upstream.url},
         {"name": "dead", "upstream": "http://127.0.0.1:9"},
         {"name": "deadmessages", "upstream": "http://127.0.0.1:9", "shape": "anthropic"},
     ]
     settings = {"routes": routes, "fastpath": request.param}
-    with Running(tmp_path_factory.mktemp("faults"), settings) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("faults"), settings) as running:
         yield running
 
 
 @pytest.fixture
-def client(gateway: Running) -> Iterator[httpx.Client]:
+def client(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {gateway.key}", "accept-encoding": "identity"}
     with httpx.Client(base_url=gateway.url, headers=headers, timeout=10) as client:
         yield client
@@ -133,7 +133,7 @@ def client(gateway: Running) -> Iterator[httpx.Client]:
     ],
 )
 def test_what_the_upstream_finishes_is_complete(
-    gateway: Running,
+    gateway: GatewayProcess,
     client: httpx.Client,
     word: str,
     status: int,
@@ -148,7 +148,7 @@ def test_what_the_upstream_finishes_is_complete(
     assert (exchange.response.status, exchange.response.body) == (status, body)
 
 
-def test_head_and_broken_encodings_pass(gateway: Running, client: httpx.Client) -> None:
+def test_head_and_broken_encodings_pass(gateway: GatewayProcess, client: httpx.Client) -> None:
     assert client.head("/up/head").headers["content-length"] == "1234"
     assert gateway.exchange().outcome is OK
     with client.stream("GET", "/up/gzip-broken") as response:
@@ -166,7 +166,7 @@ def test_head_and_broken_encodings_pass(gateway: Running, client: httpx.Client) 
     ],
 )
 def test_a_response_cut_off_is_cut_off_for_the_client_too(
-    gateway: Running, client: httpx.Client, word: str, kept: bytes
+    gateway: GatewayProcess, client: httpx.Client, word: str, kept: bytes
 ) -> None:
     got = b""
     with (  # noqa: PT012
@@ -184,7 +184,7 @@ def test_a_response_cut_off_is_cut_off_for_the_client_too(
 
 @pytest.mark.parametrize("word", ["cut-before-head", "close-at-once", "reset-at-once", "garbage"])
 def test_no_response_is_a_502_in_the_providers_shape(
-    gateway: Running, client: httpx.Client, word: str
+    gateway: GatewayProcess, client: httpx.Client, word: str
 ) -> None:
     response = client.post(f"/up/{word}", json={})
     assert response.status_code == 502
@@ -196,7 +196,7 @@ def test_no_response_is_a_502_in_the_providers_shape(
     assert exchange.request.body == b"{}"
 
 
-def test_an_upstream_that_is_down_is_a_502(gateway: Running, client: httpx.Client) -> None:
+def test_an_upstream_that_is_down_is_a_502(gateway: GatewayProcess, client: httpx.Client) -> None:
     response = client.post("/dead/v1/chat/completions", json={})
     assert response.status_code == 502
     assert response.json()["error"]["type"] == "server_error"
@@ -222,7 +222,7 @@ def test_an_upstream_that_does_not_accept_ends_after_the_connect_time(tmp_path: 
             filler.connect_ex(deaf.getsockname())
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         settings = {"routes": [{"name": "deaf", "upstream": url}], "connect_seconds": 0.3}
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             start = time.monotonic()
             headers = {"authorization": f"Bearer {gateway.key}"}
             response = httpx.post(f"{gateway.url}/deaf/v1", json={}, headers=headers, timeout=60)
@@ -233,7 +233,7 @@ def test_an_upstream_that_does_not_accept_ends_after_the_connect_time(tmp_path: 
 
 @pytest.mark.parametrize("word", ["slow-stream", "silent", "big"])
 def test_a_client_that_hangs_up_leaves_a_partial_exchange(
-    gateway: Running, upstream: Upstream, word: str
+    gateway: GatewayProcess, upstream: Upstream, word: str
 ) -> None:
     port = int(gateway.url.rpartition(":")[2])
     before = upstream.broken
@@ -259,7 +259,7 @@ def test_a_client_that_hangs_up_leaves_a_partial_exchange(
         assert upstream.broken > before
 
 
-def test_a_client_that_hangs_up_while_sending(gateway: Running) -> None:
+def test_a_client_that_hangs_up_while_sending(gateway: GatewayProcess) -> None:
     port = int(gateway.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
         connection.sendall(
@@ -272,7 +272,7 @@ def test_a_client_that_hangs_up_while_sending(gateway: Running) -> None:
     assert exchange.request.body == b"half"
 
 
-def test_expect_continue(gateway: Running) -> None:
+def test_expect_continue(gateway: GatewayProcess) -> None:
     port = int(gateway.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
         connection.sendall(
@@ -288,7 +288,7 @@ def test_expect_continue(gateway: Running) -> None:
 
 
 def test_a_keep_alive_connection_carries_many_calls(
-    gateway: Running, client: httpx.Client, upstream: Upstream
+    gateway: GatewayProcess, client: httpx.Client, upstream: Upstream
 ) -> None:
     before = upstream.connections
     for number in range(20):
@@ -304,7 +304,7 @@ def test_a_signal_to_end_finishes_streams_in_flight(tmp_path: Path, number: sign
     script = stream([b"data: 1\n\n", b"data: 2\n\n"], pause=go_on)
     with Upstream(lambda _: script) as upstream:
         routes = [{"name": "up", "upstream": upstream.url}]
-        with Running(tmp_path, {"routes": routes, "drain_seconds": 60}) as gateway:
+        with GatewayProcess(tmp_path, {"routes": routes, "drain_seconds": 60}) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
             url = f"{gateway.url}/up/stream"
             with httpx.stream("GET", url, headers=headers, timeout=60) as response:
@@ -320,7 +320,7 @@ def test_a_signal_to_end_finishes_streams_in_flight(tmp_path: Path, number: sign
             assert gateway.exchange().outcome is OK
 
 
-def listens(gateway: Running) -> bool:
+def listens(gateway: GatewayProcess) -> bool:
     """Tell whether new connections are taken."""
     try:
         httpx.get(f"{gateway.url}/headrace/v1/health")
@@ -329,7 +329,7 @@ def listens(gateway: Running) -> bool:
     return True
 
 
-def _load(gateway: Running, seen: list[bytes], stop: threading.Event) -> None:
+def _load(gateway: GatewayProcess, seen: list[bytes], stop: threading.Event) -> None:
     """Call until stopped; note each body that came back, with how far streams came."""
     headers = {"authorization": f"Bearer {gateway.key}"}
     with httpx.Client(base_url=gateway.url, headers=headers, timeout=5) as client:
@@ -343,7 +343,7 @@ def _load(gateway: Running, seen: list[bytes], stop: threading.Event) -> None:
                 seen.append(answer.content)
 
 
-def _read_stream(gateway: Running, got: bytearray) -> None:
+def _read_stream(gateway: GatewayProcess, got: bytearray) -> None:
     """Read one long stream; note each byte that came."""
     headers = {"authorization": f"Bearer {gateway.key}"}
     with (
@@ -360,7 +360,9 @@ def kill_and_compare(upstream: Upstream, home: Path, pause: float, *, at_least: 
     It is killed after a pause, and not before clients have received ``at_least`` answers.
     """
     routes = [{"name": "up", "upstream": upstream.url}]
-    with Running(home, {"routes": routes, "forward_port": None, "admin_port": None}) as gateway:
+    with GatewayProcess(
+        home, {"routes": routes, "forward_port": None, "admin_port": None}
+    ) as gateway:
         seen: list[bytes] = []
         got = bytearray()
         stop = threading.Event()
@@ -398,7 +400,9 @@ def test_kill_9_after_the_head_of_an_answer_keeps_the_call(
     upstream: Upstream, tmp_path: Path
 ) -> None:
     routes = [{"name": "up", "upstream": upstream.url}]
-    with Running(tmp_path, {"routes": routes, "forward_port": None, "admin_port": None}) as gateway:
+    with GatewayProcess(
+        tmp_path, {"routes": routes, "forward_port": None, "admin_port": None}
+    ) as gateway:
         headers = {"authorization": f"Bearer {gateway.key}"}
         with httpx.stream("GET", f"{gateway.url}/up/head", headers=headers) as answer:
             gateway.stop(signal.SIGKILL)
@@ -425,7 +429,7 @@ class TestFullSpool:
     """A spool without room: bodies go first, then what each route says happens; all is counted."""
 
     @staticmethod
-    def fill(gateway: Running, client: httpx.Client, route: str) -> httpx.Response:
+    def fill(gateway: GatewayProcess, client: httpx.Client, route: str) -> httpx.Response:
         body = b"z" * 400_000
         for _ in range(4):
             client.post(f"/{route}/echo", content=body)
@@ -449,7 +453,7 @@ class TestFullSpool:
                 "alarm_at": 0.5,
             },
         }
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
             with httpx.Client(base_url=gateway.url, headers=headers) as client:
                 response = self.fill(gateway, client, route)

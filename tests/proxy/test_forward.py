@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from proxy.keys import KeyRegistry
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.provider.answer import ANSWER
 from tests.support.tls import Tls
@@ -39,17 +39,17 @@ def other(tls: Tls) -> Iterator[Upstream]:
 @pytest.fixture(scope="module")
 def proxy(
     secure: Upstream, tls: Tls, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
+) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("forward")
     settings = {
         "routes": [{"name": "openai", "upstream": secure.url}],
         "upstream_ca": str(tls.roots),
     }
-    with Running(home, settings) as running:
+    with GatewayProcess(home, settings) as running:
         yield running
 
 
-def test_sdk_through_the_proxy(proxy: Running, secure: Upstream) -> None:
+def test_sdk_through_the_proxy(proxy: GatewayProcess, secure: Upstream) -> None:
     context = ssl.create_default_context(cafile=proxy.bundle)
     http_client = openai.DefaultHttpxClient(proxy=proxy.forward, verify=context)
     with openai.OpenAI(
@@ -67,7 +67,9 @@ def test_sdk_through_the_proxy(proxy: Running, secure: Upstream) -> None:
     assert dict(exchange.request.headers)["authorization"].startswith("fp:")
 
 
-def test_other_hosts_are_tunnelled_undecrypted(proxy: Running, other: Upstream, tls: Tls) -> None:
+def test_other_hosts_are_tunnelled_undecrypted(
+    proxy: GatewayProcess, other: Upstream, tls: Tls
+) -> None:
     context = ssl.create_default_context(cafile=str(tls.roots))
     with httpx.Client(proxy=proxy.forward, verify=context) as client:
         response = client.post(f"{other.url}/echo", content=b"private")
@@ -78,7 +80,7 @@ def test_other_hosts_are_tunnelled_undecrypted(proxy: Running, other: Upstream, 
 
 
 def test_a_client_that_does_not_trust_the_authority_is_counted_by_name(
-    proxy: Running, secure: Upstream
+    proxy: GatewayProcess, secure: Upstream
 ) -> None:
     context = ssl.create_default_context()
     with (
@@ -90,7 +92,7 @@ def test_a_client_that_does_not_trust_the_authority_is_counted_by_name(
     assert 'headrace_tls_failures_total{sni="localhost"} 1' in text
 
 
-def test_plain_http_is_forwarded(proxy: Running, upstream: Upstream) -> None:
+def test_plain_http_is_forwarded(proxy: GatewayProcess, upstream: Upstream) -> None:
     with httpx.Client(proxy=proxy.forward) as client:
         assert client.post(f"{upstream.url}/echo", content=b"x").content == b"x"
     assert upstream.seen[-1].target == "/echo"
@@ -108,7 +110,7 @@ def test_one_key_may_stand_for_who_presents_none(
     registry = KeyRegistry.load(tmp_path / "keys.json")
     created = registry.create(tenant_id="acme", app_id="java")
     (tmp_path / "client.key").write_text(created.secret)
-    with Running(tmp_path, settings) as gateway:
+    with GatewayProcess(tmp_path, settings) as gateway:
         context = ssl.create_default_context(cafile=gateway.bundle)
         address = f"127.0.0.1:{gateway.forward_port}"
         with httpx.Client(proxy=f"http://{address}", verify=context) as client:
@@ -130,7 +132,7 @@ def test_one_key_may_stand_for_who_presents_none(
     assert secure.seen[-1].header("proxy-authorization") is None
 
 
-def test_without_a_key_nothing_passes(proxy: Running, secure: Upstream) -> None:
+def test_without_a_key_nothing_passes(proxy: GatewayProcess, secure: Upstream) -> None:
     before = secure.connections
     address = f"http://127.0.0.1:{proxy.forward_port}"
     context = ssl.create_default_context(cafile=proxy.bundle)
@@ -175,7 +177,7 @@ def test_host_and_path_choose_the_route(
         (upstream, "/admin", "-", own),
     ]
     keys = {"A": "key-a", "B": "key-b", "C": "key-c"}
-    with Running(tmp_path, settings, keys) as gateway:
+    with GatewayProcess(tmp_path, settings, keys) as gateway:
         context = ssl.create_default_context(cafile=gateway.bundle)
         with httpx.Client(proxy=gateway.forward, verify=context) as client:
             for server, path, _, given in cases:

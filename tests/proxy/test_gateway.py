@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import GO_ON, provider
 from tests.support.provider.answer import ANSWER, Answer
 from tests.support.provider.openai import chat_completion
@@ -37,7 +37,7 @@ def upstream() -> Iterator[Upstream]:
 )
 def gateway(
     request: pytest.FixtureRequest, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
+) -> Iterator[GatewayProcess]:
     credential = {"env": "PROVIDER_KEY"}
     routes = [
         {"name": "openai", "upstream": upstream.url, "credential": credential},
@@ -50,19 +50,19 @@ def gateway(
     ]
     home = tmp_path_factory.mktemp("gateway")
     settings = {"routes": routes, "fastpath": request.param}
-    with Running(home, settings, {"PROVIDER_KEY": "sk-provider-secret"}) as running:
+    with GatewayProcess(home, settings, {"PROVIDER_KEY": "sk-provider-secret"}) as running:
         yield running
 
 
 @pytest.fixture
-def client(gateway: Running) -> Iterator[httpx.Client]:
+def client(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     with httpx.Client(
         base_url=gateway.url, headers={"authorization": f"Bearer {gateway.key}"}
     ) as client:
         yield client
 
 
-def test_openai_sdk_streamed_and_not(gateway: Running, upstream: Upstream) -> None:
+def test_openai_sdk_streamed_and_not(gateway: GatewayProcess, upstream: Upstream) -> None:
     with openai.OpenAI(
         base_url=f"{gateway.url}/openai/v1", api_key=gateway.key, max_retries=0
     ) as client:
@@ -86,7 +86,7 @@ def test_openai_sdk_streamed_and_not(gateway: Running, upstream: Upstream) -> No
     assert streamed.outcome is ExchangeOutcome.COMPLETE
 
 
-def test_anthropic_sdk(gateway: Running, upstream: Upstream) -> None:
+def test_anthropic_sdk(gateway: GatewayProcess, upstream: Upstream) -> None:
     with anthropic.Anthropic(
         base_url=f"{gateway.url}/anthropic", api_key=gateway.key, max_retries=0
     ) as client:
@@ -99,7 +99,7 @@ def test_anthropic_sdk(gateway: Running, upstream: Upstream) -> None:
     assert exchange.request.path == "/v1/messages"
 
 
-def test_credentials_become_fingerprints(gateway: Running, client: httpx.Client) -> None:
+def test_credentials_become_fingerprints(gateway: GatewayProcess, client: httpx.Client) -> None:
     client.post("/openai/v1/chat/completions?key=abc&x=1", json={"messages": []})
     exchange = gateway.exchange()
     headers = dict(exchange.request.headers)
@@ -111,7 +111,7 @@ def test_credentials_become_fingerprints(gateway: Running, client: httpx.Client)
     assert dict(exchange.response.headers)["x-request-id"] == "abc"
 
 
-def test_chunks_arrive_as_they_are_sent(gateway: Running, client: httpx.Client) -> None:
+def test_chunks_arrive_as_they_are_sent(gateway: GatewayProcess, client: httpx.Client) -> None:
     GO_ON.clear()
     with client.stream("POST", "/deep/raw/slow", content=b"") as response:
         parts = response.iter_raw()
@@ -136,7 +136,7 @@ def _raw(port: int, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_the_response_is_the_same_byte_for_byte(
-    gateway: Running, upstream: Upstream, streamed: bool
+    gateway: GatewayProcess, upstream: Upstream, streamed: bool
 ) -> None:
     body = json.dumps({"messages": [], "stream": streamed}).encode()
 
@@ -162,7 +162,7 @@ def test_the_response_is_the_same_byte_for_byte(
     gateway.exchange()
 
 
-def test_a_chunked_upload_streams_through(gateway: Running, client: httpx.Client) -> None:
+def test_a_chunked_upload_streams_through(gateway: GatewayProcess, client: httpx.Client) -> None:
     def body() -> Iterator[bytes]:
         for number in range(5):
             yield bytes([number]) * 70_000
@@ -183,7 +183,7 @@ def test_a_chunked_upload_streams_through(gateway: Running, client: httpx.Client
     ],
 )
 def test_a_wrong_key_is_refused_in_the_providers_shape(
-    gateway: Running, upstream: Upstream, path: str, headers: dict[str, str], key: str
+    gateway: GatewayProcess, upstream: Upstream, path: str, headers: dict[str, str], key: str
 ) -> None:
     before = len(upstream.seen)
     wrong = f"hr_{gateway.key_id}_wrong"
@@ -202,7 +202,7 @@ def test_a_wrong_key_is_refused_in_the_providers_shape(
     assert wrong not in repr(exchange)
 
 
-def test_revoked_and_new_keys_count_without_restart(gateway: Running) -> None:
+def test_revoked_and_new_keys_count_without_restart(gateway: GatewayProcess) -> None:
     created = gateway.registry.create(tenant_id="other", app_id="a")
     url = f"{gateway.url}/openai/v1/chat/completions"
     headers = {"authorization": f"Bearer {created.secret}"}
@@ -225,7 +225,7 @@ def test_an_unknown_path_is_told(client: httpx.Client) -> None:
 
 
 def test_session_in_the_url_is_kept_and_not_sent(
-    gateway: Running, upstream: Upstream, client: httpx.Client
+    gateway: GatewayProcess, upstream: Upstream, client: httpx.Client
 ) -> None:
     for path in ("/s/run-7/openai/v1/chat/completions", "/openai/s/run-7/v1/chat/completions"):
         client.post(path, json={}, headers={"x-headrace-task": "t1"})
@@ -237,7 +237,7 @@ def test_session_in_the_url_is_kept_and_not_sent(
 
 
 def test_feedback_is_taken_and_wrong_feedback_explained(
-    gateway: Running, client: httpx.Client
+    gateway: GatewayProcess, client: httpx.Client
 ) -> None:
     good = {"response_id": "chatcmpl-1", "name": "success", "value": 1.0, "source_kind": "verifier"}
     response = client.post("/headrace/v1/feedback", json=[good, {**good, "value": 0}])
@@ -258,7 +258,7 @@ def test_feedback_is_taken_and_wrong_feedback_explained(
     assert gateway.records(1, seconds=0.1) == []
 
 
-def test_health_and_metrics(gateway: Running, client: httpx.Client) -> None:
+def test_health_and_metrics(gateway: GatewayProcess, client: httpx.Client) -> None:
     assert client.post("/openai/echo", content=b"x").content == b"x"
     gateway.exchange()
     assert httpx.get(f"{gateway.url}/headrace/v1/health").json() == {"status": "ok"}
@@ -273,14 +273,14 @@ def test_health_and_metrics(gateway: Running, client: httpx.Client) -> None:
     [("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:1", 200), ("elsewhere.example", 421)],
 )
 def test_metrics_of_this_machine_are_told_to_no_page_from_elsewhere(
-    gateway: Running, host: str, status: int
+    gateway: GatewayProcess, host: str, status: int
 ) -> None:
     """A page may give its own name this machine's address, and its browser lets it read then."""
     answer = httpx.get(f"{gateway.admin}/inventory", headers={"host": host})
     assert answer.status_code == status
 
 
-def test_an_endless_question_for_metrics_is_nobodys_fault(gateway: Running) -> None:
+def test_an_endless_question_for_metrics_is_nobodys_fault(gateway: GatewayProcess) -> None:
     port = int(gateway.admin.rpartition(":")[2])
     before = gateway.log.read_text()
     place = "127.0.0.1", port
@@ -291,13 +291,13 @@ def test_an_endless_question_for_metrics_is_nobodys_fault(gateway: Running) -> N
     assert gateway.log.read_text() == before
 
 
-def test_a_gateway_opens_as_many_files_as_it_may(gateway: Running) -> None:
+def test_a_gateway_opens_as_many_files_as_it_may(gateway: GatewayProcess) -> None:
     soft, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
     assert soft == hard
 
 
 def test_no_credential_and_no_body_in_logs_or_metrics(
-    gateway: Running, client: httpx.Client
+    gateway: GatewayProcess, client: httpx.Client
 ) -> None:
     marker = "jane.doe@example.com"
     client.post("/openai/v1/chat/completions", json={"messages": [marker]})
@@ -310,9 +310,9 @@ def test_no_credential_and_no_body_in_logs_or_metrics(
 
 def test_the_authority_survives_a_restart(tmp_path: Path, upstream: Upstream) -> None:
     settings = {"routes": [{"name": "openai", "upstream": upstream.url}]}
-    with Running(tmp_path, settings):
+    with GatewayProcess(tmp_path, settings):
         first = (tmp_path / "ca" / "ca.pem").read_bytes()
-    with Running(tmp_path, settings) as again:
+    with GatewayProcess(tmp_path, settings) as again:
         assert (tmp_path / "ca" / "ca.pem").read_bytes() == first
         assert again.stop() == 0
 
@@ -332,11 +332,11 @@ def test_the_authority_survives_a_restart(tmp_path: Path, upstream: Upstream) ->
 def test_what_is_missing_at_the_start_is_named(
     tmp_path: Path, settings: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(AssertionError, match=told), Running(tmp_path, settings):
+    with pytest.raises(AssertionError, match=told), GatewayProcess(tmp_path, settings):
         pass
 
 
 def test_a_standing_key_that_is_unknown_is_told(tmp_path: Path) -> None:
     settings = {"forward_key": {"env": "FORWARD_KEY"}}
-    with Running(tmp_path, settings, {"FORWARD_KEY": "hr_no_key"}) as gateway:
+    with GatewayProcess(tmp_path, settings, {"FORWARD_KEY": "hr_no_key"}) as gateway:
         assert "gateway.forward_key is no client key now" in gateway.log.read_text()

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.proxy.running import LISTENER, Running
+from tests.proxy.gateway_process import LISTENER, GatewayProcess
 from tests.support.provider import provider
 from tests.support.tls import Tls
 from tests.support.upstream import Upstream
@@ -31,7 +31,7 @@ def secure(tls: Tls) -> Iterator[Upstream]:
 @pytest.fixture(scope="module")
 def gateway(
     upstream: Upstream, secure: Upstream, tls: Tls, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
+) -> Iterator[GatewayProcess]:
     credential = {"env": "PROVIDER_KEY"}
     settings: dict[str, object] = {
         "routes": [
@@ -53,7 +53,7 @@ def gateway(
     served = {"label": "shop@0001", "url": f"{upstream.url}/served"}
     (home / "serving.json").write_text(json.dumps({"models": {"shop": {"live": served}}}))
     settings["serving"] = str(home / "serving.json")
-    with Running(home, settings, {"PROVIDER_KEY": "sk-provider"}) as running:
+    with GatewayProcess(home, settings, {"PROVIDER_KEY": "sk-provider"}) as running:
         yield running
 
 
@@ -69,7 +69,7 @@ def answer(connection: socket.socket, raw: bytes) -> bytes:
     return got
 
 
-def ask(gateway: Running, head: str, body: bytes = b"") -> bytes:
+def ask(gateway: GatewayProcess, head: str, body: bytes = b"") -> bytes:
     """Send a request's head as it stands, with the client key."""
     port = int(gateway.url.rpartition(":")[2])
     raw = head.replace("\n", "\r\n") + f"Authorization: Bearer {gateway.key}\r\n\r\n"
@@ -77,7 +77,7 @@ def ask(gateway: Running, head: str, body: bytes = b"") -> bytes:
         return answer(connection, raw.encode("latin-1") + body)
 
 
-def intercepted(gateway: Running, target: str, name: str | None, head: str) -> bytes:
+def intercepted(gateway: GatewayProcess, target: str, name: str | None, head: str) -> bytes:
     """Ask through the intercepting proxy, with a greeting of our own."""
     context = ssl.create_default_context(cafile=gateway.bundle)
     context.check_hostname = name is not None
@@ -111,7 +111,7 @@ def intercepted(gateway: Running, target: str, name: str | None, head: str) -> b
     ],
 )
 def test_ambiguous_heads_are_refused_in_our_own_words(
-    gateway: Running, upstream: Upstream, lines: str
+    gateway: GatewayProcess, upstream: Upstream, lines: str
 ) -> None:
     before = len(upstream.seen)
     got = ask(gateway, f"POST /up/echo HTTP/1.1\nHost: x\n{lines}", b"hello")
@@ -134,13 +134,15 @@ def test_ambiguous_heads_are_refused_in_our_own_words(
         "PRI * HTTP/2.0\n\nSM",
     ],
 )
-def test_other_first_lines_are_refused(gateway: Running, first: str) -> None:
+def test_other_first_lines_are_refused(gateway: GatewayProcess, first: str) -> None:
     got = ask(gateway, f"{first}\nHost: x\n")
     assert got.startswith(b"HTTP/1.1 400 ")
     assert b"mitmproxy" not in got
 
 
-def test_a_tls_greeting_that_does_not_end_is_cut_off(gateway: Running, secure: Upstream) -> None:
+def test_a_tls_greeting_that_does_not_end_is_cut_off(
+    gateway: GatewayProcess, secure: Upstream
+) -> None:
     """Each read would look through all of it again, while every other client waits."""
     connect = (
         f"CONNECT localhost:{secure.port} HTTP/1.1\r\nProxy-Authorization: Bearer {gateway.key}"
@@ -153,13 +155,13 @@ def test_a_tls_greeting_that_does_not_end_is_cut_off(gateway: Running, secure: U
     assert health.startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_head_that_does_not_end_is_named(gateway: Running) -> None:
+def test_a_head_that_does_not_end_is_named(gateway: GatewayProcess) -> None:
     got = ask(gateway, "GET /up/echo HTTP/1.1\nX-A: " + "v" * 70_000 + "\n")
     assert got.startswith(b"HTTP/1.1 431 ")
     assert b"64 KiB" in got
 
 
-def test_empty_lines_before_a_request_are_skipped(gateway: Running) -> None:
+def test_empty_lines_before_a_request_are_skipped(gateway: GatewayProcess) -> None:
     assert ask(gateway, "\n\nGET /up/echo HTTP/1.1\nHost: x\n").startswith(b"HTTP/1.1 200 ")
 
 
@@ -171,7 +173,9 @@ def test_empty_lines_before_a_request_are_skipped(gateway: Running) -> None:
         pytest.param("GET /up/echo HTTP/1.1\n", id="no-host"),
     ],
 )
-def test_the_upstream_alone_is_named(gateway: Running, upstream: Upstream, head: str) -> None:
+def test_the_upstream_alone_is_named(
+    gateway: GatewayProcess, upstream: Upstream, head: str
+) -> None:
     """Beside a provider's key no other host may stand: fronts would hand the key to it."""
     if LISTENER.get() == "plain" and "evil.example" in head:
         assert ask(gateway, head).startswith(b"HTTP/1.1 400 ")
@@ -203,7 +207,9 @@ def test_the_upstream_alone_is_named(gateway: Running, upstream: Upstream, head:
         "/deep/s/run-7/x%2f..%2fadmin",
     ],
 )
-def test_no_path_leads_out_of_an_upstreams(gateway: Running, upstream: Upstream, path: str) -> None:
+def test_no_path_leads_out_of_an_upstreams(
+    gateway: GatewayProcess, upstream: Upstream, path: str
+) -> None:
     before = len(upstream.seen)
     assert ask(gateway, f"GET {path} HTTP/1.1\nHost: x\n").startswith(b"HTTP/1.1 404 ")
     assert len(upstream.seen) == before
@@ -211,7 +217,9 @@ def test_no_path_leads_out_of_an_upstreams(gateway: Running, upstream: Upstream,
     assert upstream.seen[-1].target == "/base/..x/%2e/a..b?q=/../"
 
 
-def test_no_path_leads_out_of_a_served_versions(gateway: Running, upstream: Upstream) -> None:
+def test_no_path_leads_out_of_a_served_versions(
+    gateway: GatewayProcess, upstream: Upstream
+) -> None:
     deadline = time.monotonic() + 60
     while b" 503 " in ask(gateway, "GET /shop/echo HTTP/1.1\nHost: x\n"):
         assert time.monotonic() < deadline
@@ -224,7 +232,7 @@ def test_no_path_leads_out_of_a_served_versions(gateway: Running, upstream: Upst
 
 
 def test_the_key_goes_only_to_the_host_that_has_proved_its_name(
-    gateway: Running, secure: Upstream
+    gateway: GatewayProcess, secure: Upstream
 ) -> None:
     target = f"localhost:{secure.port}"
     for head in (
@@ -248,7 +256,7 @@ def test_the_key_goes_only_to_the_host_that_has_proved_its_name(
 
 
 def test_a_client_key_goes_no_further_whichever_one_let_the_request_in(
-    gateway: Running, upstream: Upstream
+    gateway: GatewayProcess, upstream: Upstream
 ) -> None:
     """A route without a credential passes on what the client sends, but never a key of ours."""
     key = gateway.key
@@ -290,7 +298,9 @@ def test_a_client_key_goes_no_further_whichever_one_let_the_request_in(
         "/none/{key}",
     ],
 )
-def test_a_client_key_in_a_path_is_refused(gateway: Running, upstream: Upstream, path: str) -> None:
+def test_a_client_key_in_a_path_is_refused(
+    gateway: GatewayProcess, upstream: Upstream, path: str
+) -> None:
     before = len(upstream.seen)
     odd = gateway.key.replace("_", "%5f")
     path = path.format(key=gateway.key, odd=odd, twice=odd.replace("%", "%25"))
@@ -306,7 +316,7 @@ def test_a_client_key_in_a_path_is_refused(gateway: Running, upstream: Upstream,
     ],
 )
 def test_beside_a_routes_key_no_trailers_pass_but_checksums(
-    gateway: Running, upstream: Upstream, route: str, passed: list[bytes]
+    gateway: GatewayProcess, upstream: Upstream, route: str, passed: list[bytes]
 ) -> None:
     # llhttp reads no request whose trailers speak of its length.
     length = "" if LISTENER.get() == "plain" else "Content-Length: 3\n"
@@ -325,7 +335,7 @@ def test_beside_a_routes_key_no_trailers_pass_but_checksums(
 
 @pytest.mark.parametrize("offer", ["h2c", "H2C", "websocket, h2c", "h2c;x=1"])
 def test_no_upstream_is_asked_to_speak_http2_past_the_gateway(
-    gateway: Running, upstream: Upstream, offer: str
+    gateway: GatewayProcess, upstream: Upstream, offer: str
 ) -> None:
     lines = f"Connection: Upgrade, HTTP2-Settings\nUpgrade: {offer}\nHTTP2-Settings: AAMAAABk\n"
     assert ask(gateway, f"GET /up/echo HTTP/1.1\nHost: x\n{lines}").startswith(b"HTTP/1.1 200 ")

@@ -9,8 +9,8 @@ import httpx
 
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.spool.keys import KeyRing, rotate
-from tests.proxy.running import SPOOL_KEY, Running
-from tests.proxy.spool.writing import Script
+from tests.proxy.gateway_process import SPOOL_KEY, GatewayProcess
+from tests.proxy.spool.scripts import ExchangeScript
 from tests.support.upstream import Upstream, plain
 from trajectory.exchange import Exchange
 
@@ -18,7 +18,7 @@ from trajectory.exchange import Exchange
 def captured(spool: Path, hours: float) -> Path:
     """Return the segment of a gateway that died so long ago."""
     with SpoolWriter(spool, SPOOL_KEY) as writer:
-        Script(writer, 1).whole()
+        ExchangeScript(writer, 1).whole()
     path = spool / writer.writer / "00000001.spool"
     then = time.time() - hours * 3600
     os.utime(path, (then, then))
@@ -34,7 +34,7 @@ def test_a_spool_key_is_rotated_and_old_captures_go_under_way(tmp_path: Path) ->
             "forward_port": None,
             "spool": {"key_file": str(file), "max_age_hours": 2},
         }
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
 
             def call(body: bytes) -> None:

@@ -17,16 +17,16 @@ import httpx
 import openai
 import pytest
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import GO_ON, provider
 from tests.support.provider.answer import ANSWER
-from tests.support.upstream import Reply, Seen, Upstream, as_json
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
 from trajectory.exchange import ExchangeOutcome
 
 LARGE = 8 * 1024 * 1024
 
 
-def script(request: Seen) -> Reply:
+def script(request: ReceivedRequest) -> Reply:
     if request.target == "/hints":
         hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
         return Reply([hints, *as_json({"answer": 42}).pieces])
@@ -54,28 +54,30 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(
+    upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
     routes = [
         {"name": "openai", "upstream": upstream.url},
         {"name": "away", "upstream": nobody},
     ]
-    with Running(tmp_path_factory.mktemp("http2"), {"routes": routes}) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("http2"), {"routes": routes}) as running:
         yield running
 
 
-def secure(gateway: Running) -> str:
+def secure(gateway: GatewayProcess) -> str:
     """Return the base URL's address with TLS, by the name that the certificate has."""
     return gateway.url.replace("http://127.0.0.1", "https://localhost")
 
 
-def trusting(gateway: Running) -> ssl.SSLContext:
+def trusting(gateway: GatewayProcess) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=gateway.bundle)
 
 
 @pytest.fixture
-def client(gateway: Running) -> Iterator[httpx.Client]:
+def client(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {gateway.key}"}
     with httpx.Client(
         base_url=secure(gateway), verify=trusting(gateway), headers=headers, http2=True
@@ -84,7 +86,7 @@ def client(gateway: Running) -> Iterator[httpx.Client]:
 
 
 def test_a_client_that_offers_it_gets_it(
-    client: httpx.Client, gateway: Running, upstream: Upstream
+    client: httpx.Client, gateway: GatewayProcess, upstream: Upstream
 ) -> None:
     answer = client.post("/openai/v1/chat/completions", json={"model": "m", "messages": []})
     assert (answer.http_version, answer.status_code) == ("HTTP/2", 200)
@@ -97,7 +99,7 @@ def test_a_client_that_offers_it_gets_it(
     assert exchange.request.body == request.body
 
 
-def test_a_client_that_does_not_gets_http_1(gateway: Running) -> None:
+def test_a_client_that_does_not_gets_http_1(gateway: GatewayProcess) -> None:
     headers = {"authorization": f"Bearer {gateway.key}"}
     with httpx.Client(verify=trusting(gateway), headers=headers) as found:
         answer = found.post(f"{secure(gateway)}/openai/echo", content=b"hello")
@@ -105,7 +107,7 @@ def test_a_client_that_does_not_gets_http_1(gateway: Running) -> None:
     assert gateway.exchange().outcome == ExchangeOutcome.COMPLETE
 
 
-def test_the_openai_sdk_streams_many_answers_over_one_connection(gateway: Running) -> None:
+def test_the_openai_sdk_streams_many_answers_over_one_connection(gateway: GatewayProcess) -> None:
     async def ask(sdk: openai.AsyncOpenAI) -> str:
         messages: Any = [{"role": "user", "content": "hello"}]
         deltas = await sdk.chat.completions.create(model="m", messages=messages, stream=True)
@@ -129,7 +131,7 @@ def test_the_openai_sdk_streams_many_answers_over_one_connection(gateway: Runnin
 
 
 def test_calls_share_connections_upstream_one_after_the_other(
-    client: httpx.Client, gateway: Running, upstream: Upstream
+    client: httpx.Client, gateway: GatewayProcess, upstream: Upstream
 ) -> None:
     before = upstream.connections
     for size in range(5):
@@ -142,10 +144,10 @@ def test_calls_share_connections_upstream_one_after_the_other(
     gateway.exchanges(7)
 
 
-def test_many_calls_run_at_once(gateway: Running, upstream: Upstream) -> None:
+def test_many_calls_run_at_once(gateway: GatewayProcess, upstream: Upstream) -> None:
     GO_ON.clear()
     before = len(upstream.seen)
-    with Raw(gateway) as raw:
+    with RawClient(gateway) as raw:
         streams = [raw.ask(path="/openai/slow") for _ in range(20)]
         for stream in streams:
             raw.h2.end_stream(stream)
@@ -164,7 +166,7 @@ def test_many_calls_run_at_once(gateway: Running, upstream: Upstream) -> None:
 
 
 def test_a_body_without_a_length_comes_whole(
-    client: httpx.Client, gateway: Running, upstream: Upstream
+    client: httpx.Client, gateway: GatewayProcess, upstream: Upstream
 ) -> None:
     pieces = [b"a" * 70_000, b"b", b"c" * 3]
     answer = client.post("/openai/echo", content=iter(pieces))
@@ -173,7 +175,9 @@ def test_a_body_without_a_length_comes_whole(
     assert gateway.exchange().request.body == b"".join(pieces)
 
 
-def test_headers_of_one_connection_stay_on_it(client: httpx.Client, gateway: Running) -> None:
+def test_headers_of_one_connection_stay_on_it(
+    client: httpx.Client, gateway: GatewayProcess
+) -> None:
     answer = client.get("/openai/fields", headers=[("cookie", "a=1"), ("cookie", "b=2")])
     assert {"connection", "transfer-encoding"}.isdisjoint(answer.headers)
     told = [value for name, value in answer.json() if name.lower() == "cookie"]
@@ -181,7 +185,9 @@ def test_headers_of_one_connection_stay_on_it(client: httpx.Client, gateway: Run
     gateway.exchanges(1)
 
 
-def test_early_hints_do_not_break_the_connection(client: httpx.Client, gateway: Running) -> None:
+def test_early_hints_do_not_break_the_connection(
+    client: httpx.Client, gateway: GatewayProcess
+) -> None:
     for _ in range(2):
         answer = client.get("/openai/hints")
         assert (answer.http_version, answer.json()) == ("HTTP/2", {"answer": 42})
@@ -197,7 +203,7 @@ def test_early_hints_do_not_break_the_connection(client: httpx.Client, gateway: 
     ],
 )
 def test_errors_have_the_shape_of_the_provider(
-    client: httpx.Client, gateway: Running, path: str, key: str | None, status: int
+    client: httpx.Client, gateway: GatewayProcess, path: str, key: str | None, status: int
 ) -> None:
     headers = {"authorization": f"Bearer {key or gateway.key}", "anthropic-version": "2023-06-01"}
     answer = client.post(path, json={}, headers=headers)
@@ -208,10 +214,10 @@ def test_errors_have_the_shape_of_the_provider(
     gateway.records(10, seconds=0.3)
 
 
-class Raw:
+class RawClient:
     """A client that says what it likes: no header of its own is looked at before it is sent."""
 
-    def __init__(self, gateway: Running) -> None:
+    def __init__(self, gateway: GatewayProcess) -> None:
         context = trusting(gateway)
         context.set_alpn_protocols(["h2"])
         port = int(gateway.url.rpartition(":")[2])
@@ -226,7 +232,7 @@ class Raw:
         self.h2.initiate_connection()
         self._key = gateway.key
 
-    def __enter__(self) -> "Raw":
+    def __enter__(self) -> "RawClient":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -290,10 +296,10 @@ def status(events: list[Any]) -> bytes | None:
     ],
 )
 def test_a_head_that_others_may_read_otherwise_goes_nowhere(
-    gateway: Running, upstream: Upstream, change: tuple[str, str | None]
+    gateway: GatewayProcess, upstream: Upstream, change: tuple[str, str | None]
 ) -> None:
     before = len(upstream.seen)
-    with Raw(gateway) as raw:
+    with RawClient(gateway) as raw:
         stream = raw.ask(change)
         raw.h2.send_data(stream, b"hello", end_stream=True)
         raw.send()
@@ -305,10 +311,10 @@ def test_a_head_that_others_may_read_otherwise_goes_nowhere(
 
 
 def test_who_breaks_a_stream_off_has_aborted_it_and_the_others_go_on(
-    gateway: Running, upstream: Upstream
+    gateway: GatewayProcess, upstream: Upstream
 ) -> None:
     GO_ON.clear()
-    with Raw(gateway) as raw:
+    with RawClient(gateway) as raw:
         left = raw.ask(path="/openai/slow")
         raw.h2.end_stream(left)
         raw.send()
@@ -325,8 +331,8 @@ def test_who_breaks_a_stream_off_has_aborted_it_and_the_others_go_on(
     assert gateway.exchange().outcome == ExchangeOutcome.COMPLETE
 
 
-def test_who_breaks_off_stream_after_stream_is_cut_off(gateway: Running) -> None:
-    with Raw(gateway) as raw:
+def test_who_breaks_off_stream_after_stream_is_cut_off(gateway: GatewayProcess) -> None:
+    with RawClient(gateway) as raw:
         for _ in range(1001):
             raw.h2.reset_stream(raw.ask(("authorization", "Bearer none")))
             raw.send()
@@ -335,14 +341,14 @@ def test_who_breaks_off_stream_after_stream_is_cut_off(gateway: Running) -> None
     gateway.records(10**6, seconds=0.5)
 
 
-def resident(gateway: Running) -> int:
+def resident(gateway: GatewayProcess) -> int:
     return int(Path(f"/proc/{gateway.pid}/statm").read_text().split()[1]) * 4096
 
 
 def test_who_reads_one_stream_slowly_slows_its_upstream_alone(
-    gateway: Running, upstream: Upstream
+    gateway: GatewayProcess, upstream: Upstream
 ) -> None:
-    with Raw(gateway) as raw:
+    with RawClient(gateway) as raw:
         slow = raw.ask(path="/openai/large")
         raw.h2.end_stream(slow)
         raw.send()

@@ -19,10 +19,10 @@ from proxy.limits import Budgets, session_of
 from proxy.responses import Reason
 from proxy.shared_counters import SharedCounters
 from proxy.usage import SpentTokens
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.ports import free_port
 from tests.support.provider import provider
-from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 from trajectory.exchange import ExchangeOutcome
 from trajectory.prices import PriceTable
 
@@ -101,16 +101,18 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(
+    upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     routes = [{"name": "openai", "upstream": upstream.url}]
-    with Running(
+    with GatewayProcess(
         tmp_path_factory.mktemp("limits"), {"routes": routes, "forward_port": None}
     ) as running:
         yield running
 
 
 @contextmanager
-def caller(gateway: Running, limits: KeyLimits) -> Iterator[httpx.Client]:
+def caller(gateway: GatewayProcess, limits: KeyLimits) -> Iterator[httpx.Client]:
     """Give a client with a limited key of its own, once the gateway knows it."""
     created = gateway.registry.create(tenant_id="acme", app_id="limited", limits=limits)
     headers = {"authorization": f"Bearer {created.secret}"}
@@ -123,7 +125,7 @@ def ask(client: httpx.Client, path: str = "/openai/v1/chat/completions", **more:
     return client.post(path, json={**CHAT, **more}).status_code
 
 
-def test_steps_of_a_session(gateway: Running, upstream: Upstream) -> None:
+def test_steps_of_a_session(gateway: GatewayProcess, upstream: Upstream) -> None:
     with caller(gateway, KeyLimits(steps_per_session=2)) as client:
         one = "/s/run-1/openai/v1/chat/completions"
         assert [ask(client, one) for _ in range(3)] == [200, 200, 429]
@@ -156,7 +158,7 @@ def test_limits_hold_over_workers(upstream: Upstream, tmp_path: Path) -> None:
         "forward_port": None,
         "admin_port": None,
     }
-    with Running(tmp_path, settings) as gateway:
+    with GatewayProcess(tmp_path, settings) as gateway:
 
         def answers(key: str, count: int, session: str) -> list[int]:
             def one(_: int) -> int:
@@ -182,7 +184,7 @@ def test_limits_hold_over_workers(upstream: Upstream, tmp_path: Path) -> None:
         assert len(writers) == 2
 
 
-def test_requests_of_a_minute_and_changed_limits(gateway: Running) -> None:
+def test_requests_of_a_minute_and_changed_limits(gateway: GatewayProcess) -> None:
     with caller(gateway, KeyLimits(requests_per_minute=3)) as client:
         answers = [ask(client) for _ in range(7)]  # a minute may begin among them
         assert 429 in answers
@@ -194,7 +196,7 @@ def test_requests_of_a_minute_and_changed_limits(gateway: Running) -> None:
             time.sleep(0.05)
 
 
-def test_a_rotated_key_is_accepted_for_its_grace(gateway: Running) -> None:
+def test_a_rotated_key_is_accepted_for_its_grace(gateway: GatewayProcess) -> None:
     before = gateway.key
     registry = KeyRegistry.load(gateway.home / "keys.json")
     created = registry.rotate(gateway.key_id, grace_seconds=2)
@@ -212,13 +214,13 @@ def test_a_rotated_key_is_accepted_for_its_grace(gateway: Running) -> None:
     assert answers[created.secret] == 200
 
 
-def test_tokens_of_a_day_outlive_a_restart(gateway: Running, upstream: Upstream) -> None:
+def test_tokens_of_a_day_outlive_a_restart(gateway: GatewayProcess, upstream: Upstream) -> None:
     with caller(gateway, KeyLimits(tokens_per_day=14)) as client:
         assert [ask(client), ask(client), ask(client)] == [200, 200, 429]
         assert upstream.seen[-1].header("accept-encoding") == "identity"
         key = client.headers["authorization"]
     gateway.stop()
-    with Running(gateway.home, gateway.settings) as again, httpx.Client() as client:
+    with GatewayProcess(gateway.home, gateway.settings) as again, httpx.Client() as client:
         refused = client.post(
             f"{again.url}/openai/v1/chat/completions", json=CHAT, headers={"authorization": key}
         )
@@ -227,7 +229,7 @@ def test_tokens_of_a_day_outlive_a_restart(gateway: Running, upstream: Upstream)
 
 
 def test_money_of_a_day_is_counted_by_the_models_that_answer(tmp_path: Path) -> None:
-    def script(seen: Seen) -> Reply:
+    def script(seen: ReceivedRequest) -> Reply:
         usage = {"prompt_tokens": 500_000, "completion_tokens": 250_000}
         return as_json({"model": seen.target.rpartition("/")[2], "choices": [], "usage": usage})
 
@@ -244,7 +246,7 @@ def test_money_of_a_day_is_counted_by_the_models_that_answer(tmp_path: Path) -> 
             "prices": str(own),
         }
         with (
-            Running(tmp_path / "home", settings) as gateway,
+            GatewayProcess(tmp_path / "home", settings) as gateway,
             caller(gateway, KeyLimits(money_per_day=2.5)) as client,
         ):
             for model, spent in (("cheap", 1.0), ("strange", 2.0), ("cheap", 3.0)):
@@ -268,7 +270,7 @@ def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
     """Listings, uploads and failures of the upstream are free; a retry storm burns no day."""
     failing = {"error": {"message": "overloaded", "usage": {"total_tokens": 999}}}
 
-    def script(seen: Seen) -> Reply:
+    def script(seen: ReceivedRequest) -> Reply:
         if "/fails/" in seen.target:
             return as_json(failing, int(seen.target.rpartition("/")[2]))
         if "count_tokens" in seen.target:
@@ -281,7 +283,7 @@ def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
 
     with Upstream(script) as upstream:
         settings = {"routes": [{"name": "openai", "upstream": upstream.url}], "forward_port": None}
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
 
             def comes_to(tokens: int) -> None:
                 """Make a call of seven tokens, and wait until that is what has been counted."""
@@ -321,7 +323,7 @@ def test_calls_in_flight_are_bounded(tmp_path: Path, limit: str, status: int, to
     slow = stream([b"data: 1\n\n", b"data: 2\n\n"], pause=go_on)
     with Upstream(lambda _: slow) as upstream:
         routes = [{"name": "openai", "upstream": upstream.url}]
-        with Running(tmp_path, {"routes": routes, limit: 1}) as gateway:
+        with GatewayProcess(tmp_path, {"routes": routes, limit: 1}) as gateway:
             url = f"{gateway.url}/openai/v1/chat/completions"
             headers = {"authorization": f"Bearer {gateway.key}"}
             with httpx.stream("POST", url, json={}, headers=headers, timeout=60) as first:
@@ -335,7 +337,7 @@ def test_calls_in_flight_are_bounded(tmp_path: Path, limit: str, status: int, to
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Upstream]]:
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, Upstream]]:
     """Give a gateway whose requests may have bodies of 100,000 bytes."""
     with Upstream(lambda _: as_json({})) as upstream:
         routes = [
@@ -343,7 +345,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
             {"name": "tokens", "upstream": upstream.url, "capture": "tokens"},
         ]
         settings = {"routes": routes, "body_bytes": 100_000}
-        with Running(tmp_path_factory.mktemp("narrow"), settings) as gateway:
+        with GatewayProcess(tmp_path_factory.mktemp("narrow"), settings) as gateway:
             yield gateway, upstream
 
 
@@ -354,7 +356,7 @@ def in_pieces(size: int) -> Iterator[bytes]:
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunks"])
 @pytest.mark.parametrize("route", ["openai", "tokens"])
 def test_a_body_beyond_its_limit_is_refused(
-    narrow: tuple[Running, Upstream], route: str, chunked: bool
+    narrow: tuple[GatewayProcess, Upstream], route: str, chunked: bool
 ) -> None:
     gateway, upstream = narrow
     url = f"{gateway.url}/{route}/v1/chat/completions"

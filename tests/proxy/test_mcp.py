@@ -18,7 +18,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from mcp.server.fastmcp import Context, FastMCP
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.tls import Tls
 from trajectory.exchange import Exchange
 
@@ -64,7 +64,7 @@ def serving(tls: Tls, *, as_json: bool) -> Iterator[str]:
 
 
 @dataclass
-class Keeping(httpx.AsyncBaseTransport):
+class RecordingTransport(httpx.AsyncBaseTransport):
     """Keeps what is sent, and status, kind and body of what comes back."""
 
     inner: httpx.AsyncHTTPTransport
@@ -82,7 +82,7 @@ class Keeping(httpx.AsyncBaseTransport):
         if request.method == "GET":
             self.listens.set()
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        response.stream = _Kept(response.stream, pieces)
+        response.stream = _RecordingStream(response.stream, pieces)
         return response
 
     async def aclose(self) -> None:
@@ -96,7 +96,7 @@ class Keeping(httpx.AsyncBaseTransport):
         return sorted(self.sent), got
 
 
-class _Kept(httpx.AsyncByteStream):
+class _RecordingStream(httpx.AsyncByteStream):
     def __init__(self, inner: httpx.AsyncByteStream, pieces: list[bytes]) -> None:
         self._inner, self._pieces = inner, pieces
 
@@ -114,7 +114,7 @@ async def talk(
 ) -> tuple[list[Any], list[Any]]:
     """Use the tools as an agent does; return the bytes of both directions."""
     context = ssl.create_default_context(cafile=roots)
-    kept = Keeping(httpx.AsyncHTTPTransport(verify=context, proxy=proxy))
+    kept = RecordingTransport(httpx.AsyncHTTPTransport(verify=context, proxy=proxy))
     told = asyncio.Event()
 
     async def hear(message: object) -> None:
@@ -155,7 +155,7 @@ def test_the_same_bytes_in_both_modes(as_json: bool, tls: Tls, tmp_path: Path) -
             "upstream_ca": str(tls.roots),
         }
         direct = asyncio.run(talk(url, {}, str(tls.roots)))
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             key = {"Authorization": f"Bearer {gateway.key}"}
             at_base = asyncio.run(talk(f"{gateway.url}/tools", key, str(tls.roots)))
             forward = asyncio.run(talk(url, {}, gateway.bundle, gateway.forward))
@@ -182,7 +182,7 @@ def test_a_tool_call_is_kept(tls: Tls, tmp_path: Path) -> None:
             "upstream_ca": str(tls.roots),
             "forward_port": None,
         }
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             key = {"Authorization": f"Bearer {gateway.key}"}
             asyncio.run(talk(f"{gateway.url}/tools", key, str(tls.roots)))
             kept = [r for r in gateway.records(7) if isinstance(r, Exchange)]

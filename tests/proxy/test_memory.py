@@ -27,10 +27,10 @@ with warnings.catch_warnings():
 
     from proxy.worker import Gateway
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.proxy.test_admission import answers as greet
 from tests.support.tls import Tls
-from tests.support.upstream import Reply, Seen, Upstream, chunk, plain
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, chunk, plain
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 MEGABYTE = b"m" * 1_000_000
@@ -38,11 +38,11 @@ COUNT = 100
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def script(request: Seen) -> Reply:
+def script(request: ReceivedRequest) -> Reply:
     """Answer with 100 MB, or flood a WebSocket with as much."""
     if request.target == "/hear":
         agreed = b"\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
-        head = greet(Seen("GET", "/ws", request.headers, b"")).pieces[0]
+        head = greet(ReceivedRequest("GET", "/ws", request.headers, b"")).pieces[0]
         assert isinstance(head, bytes)
         if "permessage-deflate" in (request.header("sec-websocket-extensions") or ""):
             head = head.removesuffix(b"\r\n\r\n") + agreed
@@ -73,20 +73,20 @@ def growth(process: psutil.Process) -> Iterator[list[float]]:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     with Upstream(script) as upstream:
         settings = {"routes": [{"name": "up", "upstream": upstream.url}], "forward_port": None}
-        with Running(tmp_path_factory.mktemp("memory"), settings) as running:
+        with GatewayProcess(tmp_path_factory.mktemp("memory"), settings) as running:
             yield running
 
 
-def connect(gateway: Running) -> socket.socket:
+def connect(gateway: GatewayProcess) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2])), 20)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     return connection
 
 
-def ended(gateway: Running) -> list[int]:
+def ended(gateway: GatewayProcess) -> list[int]:
     """Return the sizes of the bodies of whole exchanges, answer by answer."""
     found = []
     for record in gateway.records(1, seconds=10):
@@ -98,7 +98,7 @@ def ended(gateway: Running) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_hundred_megabytes_each_way(gateway: Running) -> None:
+def test_a_hundred_megabytes_each_way(gateway: GatewayProcess) -> None:
     head = (
         f"POST /up/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
         "Transfer-Encoding: chunked\r\n\r\n"
@@ -118,7 +118,7 @@ def test_a_hundred_megabytes_each_way(gateway: Running) -> None:
 
 
 @pytest.mark.slow
-def test_a_head_without_an_end_is_no_answer(gateway: Running) -> None:
+def test_a_head_without_an_end_is_no_answer(gateway: GatewayProcess) -> None:
     with growth(psutil.Process(gateway.pid)) as peak:
         answer = httpx.get(
             f"{gateway.url}/up/head",
@@ -130,7 +130,7 @@ def test_a_head_without_an_end_is_no_answer(gateway: Running) -> None:
     assert gateway.exchange().outcome is ExchangeOutcome.UPSTREAM_ABORT
 
 
-def test_a_websocket_flood_to_a_slow_client(gateway: Running) -> None:
+def test_a_websocket_flood_to_a_slow_client(gateway: GatewayProcess) -> None:
     head = (
         f"GET /up/ws HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
         "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -147,7 +147,7 @@ def test_a_websocket_flood_to_a_slow_client(gateway: Running) -> None:
     assert ended(gateway)[1] > 60_000_000
 
 
-def greeted(gateway: Running, more: str = "") -> socket.socket:
+def greeted(gateway: GatewayProcess, more: str = "") -> socket.socket:
     """Open a WebSocket by hand."""
     connection = connect(gateway)
     connection.sendall(
@@ -180,7 +180,7 @@ def closed_with(connection: socket.socket) -> int | None:
     return int.from_bytes(got[2:4]) if got else None
 
 
-def test_a_compressed_message_cannot_fill_the_memory(gateway: Running) -> None:
+def test_a_compressed_message_cannot_fill_the_memory(gateway: GatewayProcess) -> None:
     squeezed = zlib.compressobj(9, zlib.DEFLATED, -15)
     bomb = b"".join(squeezed.compress(b" " * 2**20) for _ in range(300))
     bomb = (bomb + squeezed.flush(zlib.Z_SYNC_FLUSH))[:-4]
@@ -193,7 +193,7 @@ def test_a_compressed_message_cannot_fill_the_memory(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize("size", [1_000_000, 0], ids=["large", "many"])
-def test_a_message_without_an_end_is_closed(gateway: Running, size: int) -> None:
+def test_a_message_without_an_end_is_closed(gateway: GatewayProcess, size: int) -> None:
     with greeted(gateway) as connection, growth(psutil.Process(gateway.pid)) as peak:
         part = frame(0x00, bytes(size))
         with contextlib.suppress(ConnectionError):
@@ -204,7 +204,7 @@ def test_a_message_without_an_end_is_closed(gateway: Running, size: int) -> None
     assert peak[0] < 150
 
 
-def test_compressed_feedback_cannot_fill_the_memory(gateway: Running) -> None:
+def test_compressed_feedback_cannot_fill_the_memory(gateway: GatewayProcess) -> None:
     body = gzip.compress(b" " * (300 * 2**20), 9)
     with growth(psutil.Process(gateway.pid)) as peak:
         answer = httpx.post(

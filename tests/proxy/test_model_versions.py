@@ -14,15 +14,15 @@ import pytest
 
 from proxy.config import CredentialSource, GatewayConfig, Route
 from proxy.model_versions import Publication, PublishedVersion, ServedModel, with_model
-from tests.proxy.running import Running
-from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 LIVE, NEXT = "shop@0001", "shop@0002"
 
 
-def engine(request: Seen) -> Reply:
+def engine(request: ReceivedRequest) -> Reply:
     """Answer with the model that was asked for, as an engine that calls itself something else."""
     if request.method == "GET":
         return as_json({"object": "list", "data": []})
@@ -40,10 +40,10 @@ def engine(request: Seen) -> Reply:
 
 
 @dataclass
-class Place:
+class Deployment:
     """A gateway whose route names a model, and the server of its versions."""
 
-    gateway: Running
+    gateway: GatewayProcess
     engine: Upstream
     file: Path
 
@@ -81,7 +81,7 @@ def write(file: Path, places: dict[str, tuple[str, str]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     home = tmp_path_factory.mktemp("serving")
     (home / "engine.key").write_text("sk-engine")
     key = {"file": str(home / "engine.key")}
@@ -92,17 +92,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     file = home / "serving.json"
     with Upstream(engine) as behind:
         settings = {"routes": routes, "forward_port": None, "serving": str(file)}
-        with Running(home, settings) as gateway:
-            yield Place(gateway, behind, file)
+        with GatewayProcess(home, settings) as gateway:
+            yield Deployment(gateway, behind, file)
 
 
-def test_before_anything_serves_calls_are_refused_in_the_providers_shape(place: Place) -> None:
+def test_before_anything_serves_calls_are_refused_in_the_providers_shape(place: Deployment) -> None:
     with pytest.raises(openai.InternalServerError, match="no version of this route's model"):
         place.ask()
     assert place.gateway.exchange().outcome is ExchangeOutcome.REFUSED
 
 
-def test_what_is_published_answers_and_every_step_says_which_version(place: Place) -> None:
+def test_what_is_published_answers_and_every_step_says_which_version(place: Deployment) -> None:
     place.publish(live=LIVE)
     assert place.ask() == LIVE
     place.publish(live=NEXT)
@@ -116,7 +116,7 @@ def test_what_is_published_answers_and_every_step_says_which_version(place: Plac
     assert place.engine.seen[-1].header("authorization") == "Bearer sk-engine"
 
 
-def test_streams_and_other_paths_pass_as_they_are(place: Place) -> None:
+def test_streams_and_other_paths_pass_as_they_are(place: Deployment) -> None:
     place.publish(live=LIVE)
     client = openai.OpenAI(base_url=f"{place.gateway.url}/shop/v1", api_key=place.gateway.key)
     chunks = client.chat.completions.create(
@@ -128,7 +128,7 @@ def test_streams_and_other_paths_pass_as_they_are(place: Place) -> None:
 
 
 def test_a_canary_answers_its_share_of_the_sessions_and_each_session_keeps_its_version(
-    place: Place,
+    place: Deployment,
 ) -> None:
     place.publish(live=LIVE, canary=NEXT)
     names = [f"s{number}" for number in range(40)]
@@ -141,7 +141,7 @@ def test_a_canary_answers_its_share_of_the_sessions_and_each_session_keeps_its_v
     assert f'headrace_served_total{{route="shop",version="{NEXT}"}}' in metrics
 
 
-def test_a_shadow_gets_a_copy_and_nobody_gets_its_answer(place: Place) -> None:
+def test_a_shadow_gets_a_copy_and_nobody_gets_its_answer(place: Deployment) -> None:
     place.publish(live=LIVE, shadow=NEXT)
     assert place.ask(route="copied") == LIVE
     own, copy = sorted(place.gateway.exchanges(2), key=lambda e: bool(e.shadow_of))
@@ -154,14 +154,14 @@ def test_a_shadow_gets_a_copy_and_nobody_gets_its_answer(place: Place) -> None:
     assert "sk-engine" not in str(copy.request.headers)
 
 
-def test_a_shadow_that_fails_is_nobodys_failure(place: Place) -> None:
+def test_a_shadow_that_fails_is_nobodys_failure(place: Deployment) -> None:
     place.publish(live=LIVE, shadow=NEXT)
     assert place.ask("fail", route="copied") == LIVE
     copy = next(e for e in place.gateway.exchanges(2) if e.shadow_of)
     assert copy.outcome is ExchangeOutcome.UPSTREAM_ABORT
 
 
-def test_who_opted_out_is_not_copied(place: Place) -> None:
+def test_who_opted_out_is_not_copied(place: Deployment) -> None:
     place.publish(live=LIVE, shadow=NEXT)
     before = len(place.engine.seen)
     url = f"{place.gateway.url}/copied/v1/chat/completions"
@@ -174,7 +174,7 @@ def test_who_opted_out_is_not_copied(place: Place) -> None:
     place.gateway.exchange()
 
 
-def test_a_damaged_publication_changes_nothing(place: Place) -> None:
+def test_a_damaged_publication_changes_nothing(place: Deployment) -> None:
     place.publish(live=LIVE)
     place.file.write_text("{")
     time.sleep(0.6)

@@ -14,7 +14,7 @@ import pytest
 from proxy import pins
 from proxy.config import GatewayConfig
 from proxy.pins import Pins, pinned_labels, trajectory_name
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.proxy.test_model_versions import engine
 from tests.support.ports import free_port
 from tests.support.upstream import Upstream
@@ -27,10 +27,10 @@ ROUTES = [
 ]
 
 
-class Shop:
+class Deployment:
     """A gateway with a pinned and a moving route, and what its clients do."""
 
-    def __init__(self, home: Path, behind: Upstream, gateway: Running) -> None:
+    def __init__(self, home: Path, behind: Upstream, gateway: GatewayProcess) -> None:
         self.file = home / "serving.json"
         self.url = behind.url
         self.gateway = gateway
@@ -72,19 +72,19 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path) -> Iterator[Deployment]:
     with Upstream(engine) as behind:
         settings = {
             "routes": ROUTES,
             "forward_port": None,
             "serving": str(tmp_path / "serving.json"),
         }
-        with Running(tmp_path, settings) as gateway:
-            yield Shop(tmp_path, behind, gateway)
+        with GatewayProcess(tmp_path, settings) as gateway:
+            yield Deployment(tmp_path, behind, gateway)
 
 
 def test_a_promotion_leaves_a_trajectory_its_version_and_gives_new_ones_the_new(
-    shop: Shop,
+    shop: Deployment,
 ) -> None:
     shop.publish(live=OLD)
     assert [shop.ask("one"), shop.ask("one", "moving")] == [OLD, OLD]
@@ -96,7 +96,9 @@ def test_a_promotion_leaves_a_trajectory_its_version_and_gives_new_ones_the_new(
     assert {call.model_served for call in calls} == {OLD, NEW, TRIED}
 
 
-def test_a_canary_keeps_what_it_began_when_its_trial_ends_or_it_is_promoted(shop: Shop) -> None:
+def test_a_canary_keeps_what_it_began_when_its_trial_ends_or_it_is_promoted(
+    shop: Deployment,
+) -> None:
     shop.publish(live=OLD, canary=NEW)
     names = [f"s{number}" for number in range(20)]
     first = {name: shop.ask(name) for name in names}
@@ -107,7 +109,7 @@ def test_a_canary_keeps_what_it_began_when_its_trial_ends_or_it_is_promoted(shop
     assert {name: shop.ask(name) for name in names} == first
 
 
-def test_a_version_that_is_gone_loses_its_trajectories_once(shop: Shop) -> None:
+def test_a_version_that_is_gone_loses_its_trajectories_once(shop: Deployment) -> None:
     shop.publish(live=OLD)
     assert shop.ask("one") == OLD
     shop.publish(live=NEW)
@@ -125,7 +127,7 @@ def test_a_version_that_is_gone_loses_its_trajectories_once(shop: Shop) -> None:
     ],
 )
 def test_what_clients_send_on_their_own_names_a_trajectory(
-    shop: Shop, headers: dict[str, str]
+    shop: Deployment, headers: dict[str, str]
 ) -> None:
     shop.publish(live=OLD)
     assert shop.ask(**headers) == OLD
@@ -133,7 +135,7 @@ def test_what_clients_send_on_their_own_names_a_trajectory(
     assert shop.ask(**headers) == OLD
 
 
-def test_the_path_names_a_trajectory_and_without_a_name_there_is_no_pin(shop: Shop) -> None:
+def test_the_path_names_a_trajectory_and_without_a_name_there_is_no_pin(shop: Deployment) -> None:
     shop.publish(live=OLD)
     assert [shop.ask(path="/s/mine"), shop.ask()] == [OLD, OLD]
     shop.publish(live=NEW, former=(OLD,))
@@ -141,7 +143,7 @@ def test_the_path_names_a_trajectory_and_without_a_name_there_is_no_pin(shop: Sh
 
 
 def test_the_file_holds_no_name_and_other_tenants_have_pins_of_their_own(
-    shop: Shop, tmp_path: Path
+    shop: Deployment, tmp_path: Path
 ) -> None:
     shop.publish(live=OLD)
     assert shop.ask("ann@example.org") == OLD
@@ -156,7 +158,7 @@ def test_the_file_holds_no_name_and_other_tenants_have_pins_of_their_own(
     assert shop.ask("ann@example.org") == NEW
 
 
-def _admits(shop: Shop) -> bool:
+def _admits(shop: Deployment) -> bool:
     try:
         shop.ask("warm")
     except httpx.HTTPStatusError:
@@ -171,14 +173,14 @@ def test_pins_outlive_a_restart(tmp_path: Path) -> None:
         "serving": str(tmp_path / "serving.json"),
     }
     with Upstream(engine) as behind:
-        with Running(tmp_path, settings) as gateway:
-            shop = Shop(tmp_path, behind, gateway)
+        with GatewayProcess(tmp_path, settings) as gateway:
+            shop = Deployment(tmp_path, behind, gateway)
             shop.publish(live=OLD)
             assert shop.ask("one") == OLD
             shop.publish(live=NEW, former=(OLD,))
             assert gateway.stop(signal.SIGKILL) != 0
-        with Running(tmp_path, settings) as gateway:
-            again = Shop(tmp_path, behind, gateway)
+        with GatewayProcess(tmp_path, settings) as gateway:
+            again = Deployment(tmp_path, behind, gateway)
             assert [again.ask("one"), again.ask("two")] == [OLD, NEW]
 
 
@@ -193,8 +195,8 @@ def test_workers_share_pins(tmp_path: Path) -> None:
             "forward_port": None,
             "admin_port": None,
         }
-        with Running(tmp_path, settings) as gateway:
-            shop = Shop(tmp_path, behind, gateway)
+        with GatewayProcess(tmp_path, settings) as gateway:
+            shop = Deployment(tmp_path, behind, gateway)
             names = [f"s{number}" for number in range(10)]
             shop.publish(live=OLD)
             wait_until(lambda: all(_admits(shop) for _ in range(20)))

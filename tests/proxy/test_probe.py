@@ -11,23 +11,23 @@ import pytest
 
 from proxy.config import Route
 from proxy.probe import probe
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.proxy.test_tokens import engine
-from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 
 
-def models(request: Seen) -> Reply | None:
+def models(request: ReceivedRequest) -> Reply | None:
     if request.target.endswith("/v1/models"):
         return as_json({"data": [{"id": "tiny"}]})
     return None
 
 
-def exact(request: Seen) -> Reply:
+def exact(request: ReceivedRequest) -> Reply:
     """Answer like an engine that can."""
     return models(request) or engine(request)
 
 
-def without(request: Seen) -> Reply:
+def without(request: ReceivedRequest) -> Reply:
     """Answer like a provider that knows nothing of token ids."""
     found = models(request)
     if found is not None:
@@ -39,7 +39,7 @@ def without(request: Seen) -> Reply:
     return as_json({**value, "choices": [{"index": 0, "message": message}]})
 
 
-def wrong(request: Seen) -> Reply:
+def wrong(request: ReceivedRequest) -> Reply:
     """Answer with token ids that are not as many as usage says."""
     found = models(request)
     if found is not None:
@@ -76,7 +76,7 @@ def test_an_upstream_that_is_down() -> None:
     assert found.problem.startswith("ConnectError: ")
 
 
-def level(gateway: Running, name: str) -> str:
+def level(gateway: GatewayProcess, name: str) -> str:
     text = httpx.get(f"{gateway.admin}/metrics").text
     levels = re.findall(rf'capture_level{{level="(\w+)",route="{name}"}} 1', text)
     return str(levels[0])
@@ -91,7 +91,7 @@ def test_the_level_is_lowered_rather_than_guessed(
     ]
     routes[1]["name"] = "probed"
     settings = {"routes": routes, "forward_port": None, "probe_at_start": False}
-    with Running(tmp_path_factory.mktemp("levels"), settings) as gateway:
+    with GatewayProcess(tmp_path_factory.mktemp("levels"), settings) as gateway:
         headers = {"authorization": f"Bearer {gateway.key}"}
         body = {"model": "m", "messages": []}
         for name in ("good", "lying"):
@@ -114,7 +114,7 @@ def test_at_the_start_too(
         for name in ("good", "poor")
     ]
     settings = {"routes": routes, "forward_port": None, "probe_at_start": True}
-    with Running(tmp_path_factory.mktemp("start"), settings) as gateway:
+    with GatewayProcess(tmp_path_factory.mktemp("start"), settings) as gateway:
         deadline = time.monotonic() + 60
         while level(gateway, "poor") != "text":
             assert time.monotonic() < deadline

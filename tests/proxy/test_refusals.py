@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from proxy.keys import KeyLimits
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.proxy.test_memory import growth
 from tests.support.provider import provider
 from tests.support.upstream import Upstream
@@ -29,15 +29,15 @@ def upstream() -> Iterator[Upstream]:
 @pytest.fixture(scope="module", params=[True, False], ids=["fast", "stock"])
 def gateway(
     request: pytest.FixtureRequest, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
+) -> Iterator[GatewayProcess]:
     routes = [{"name": "up", "upstream": upstream.url}]
     settings = {"routes": routes, "fastpath": request.param}
-    with Running(tmp_path_factory.mktemp("refusals"), settings) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("refusals"), settings) as running:
         yield running
 
 
 @contextmanager
-def opened(gateway: Running) -> Iterator[socket.socket]:
+def opened(gateway: GatewayProcess) -> Iterator[socket.socket]:
     """Connect to the base-URL port."""
     port = int(gateway.url.rpartition(":")[2])
     with closing(socket.create_connection(("127.0.0.1", port), 60)) as connection:
@@ -74,7 +74,7 @@ def told(connection: socket.socket) -> bytes:
     ],
 )
 def test_the_answer_comes_before_the_body(
-    gateway: Running, upstream: Upstream, path: str, lines: str, status: bytes
+    gateway: GatewayProcess, upstream: Upstream, path: str, lines: str, status: bytes
 ) -> None:
     before = len(upstream.seen)
     with opened(gateway) as connection:
@@ -93,7 +93,7 @@ def test_the_answer_comes_before_the_body(
     ],
 )
 def test_what_the_gateways_own_api_cannot_hold_is_named(
-    gateway: Running, path: str, lines: str, status: bytes
+    gateway: GatewayProcess, path: str, lines: str, status: bytes
 ) -> None:
     with opened(gateway) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
@@ -107,7 +107,7 @@ def pieces() -> Iterable[bytes]:
 
 
 @pytest.mark.parametrize("content", [b"{}", LARGE, pieces], ids=["small", "large", "chunked"])
-def test_every_client_hears_why(gateway: Running, content: object) -> None:
+def test_every_client_hears_why(gateway: GatewayProcess, content: object) -> None:
     limits = KeyLimits(requests_per_minute=0)
     limited = gateway.registry.create(tenant_id="acme", app_id="limited", limits=limits).secret
     time.sleep(0.6)
@@ -126,7 +126,7 @@ def test_every_client_hears_why(gateway: Running, content: object) -> None:
         assert client.post("http://127.0.0.1:9/x", content=body).status_code == 407
 
 
-def test_a_connection_outlives_a_refused_body(gateway: Running) -> None:
+def test_a_connection_outlives_a_refused_body(gateway: GatewayProcess) -> None:
     head = "POST /up/echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n"
     with opened(gateway) as connection:
         for _ in range(3):
@@ -137,7 +137,7 @@ def test_a_connection_outlives_a_refused_body(gateway: Running) -> None:
             assert told(connection).endswith(b"hello")
 
 
-def test_without_a_key_nothing_is_kept_in_memory(gateway: Running) -> None:
+def test_without_a_key_nothing_is_kept_in_memory(gateway: GatewayProcess) -> None:
     head = "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 8388608\r\n\r\n"
     process = psutil.Process(gateway.pid)
     connections = []
@@ -159,7 +159,9 @@ def test_without_a_key_nothing_is_kept_in_memory(gateway: Running) -> None:
     "begin", [b"5;", b"5\r\nhello\r\n0\r\nX-Trailer: "], ids=["chunk", "trailer"]
 )
 @pytest.mark.parametrize("known", [True, False])
-def test_a_line_between_chunks_has_a_bound(gateway: Running, begin: bytes, known: bool) -> None:
+def test_a_line_between_chunks_has_a_bound(
+    gateway: GatewayProcess, begin: bytes, known: bool
+) -> None:
     key = f"Authorization: Bearer {gateway.key}\r\n" if known else ""
     head = f"POST /up/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n{key}\r\n"
     with opened(gateway) as connection, growth(psutil.Process(gateway.pid)) as peak:
@@ -173,7 +175,7 @@ def test_a_line_between_chunks_has_a_bound(gateway: Running, begin: bytes, known
     assert peak[0] < 40
 
 
-def test_a_body_without_an_end_is_cut_off(gateway: Running) -> None:
+def test_a_body_without_an_end_is_cut_off(gateway: GatewayProcess) -> None:
     with opened(gateway) as connection:
         connection.sendall(b"POST /up/x HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\n\r\n")
         assert b"connection: close" in told(connection).lower()
@@ -185,7 +187,7 @@ def test_a_body_without_an_end_is_cut_off(gateway: Running) -> None:
     assert sent < 1000
 
 
-def test_a_look_whether_anybody_is_there_leaves_no_line(gateway: Running) -> None:
+def test_a_look_whether_anybody_is_there_leaves_no_line(gateway: GatewayProcess) -> None:
     """Claude Code asks ``HEAD /anthropic`` without its key whenever it starts."""
     assert httpx.head(f"{gateway.url}/up").status_code == 401
     assert httpx.options(f"{gateway.url}/up").status_code == 401
@@ -198,7 +200,7 @@ def test_a_look_whether_anybody_is_there_leaves_no_line(gateway: Running) -> Non
     assert {method for method, _ in refused} == {"POST", "GET"}
 
 
-def test_a_refused_request_is_kept_without_any_client_key(gateway: Running) -> None:
+def test_a_refused_request_is_kept_without_any_client_key(gateway: GatewayProcess) -> None:
     odd = {"x-odd": f"see {gateway.key}", "authorization": "Bearer sk-own"}
     assert httpx.get(f"{gateway.url}/up/odd", headers=odd).status_code == 401
     found: list[Exchange] = []
@@ -211,7 +213,7 @@ def test_a_refused_request_is_kept_without_any_client_key(gateway: Running) -> N
     assert headers["authorization"].startswith("fp:")
 
 
-def test_nothing_is_kept_of_a_refused_path_that_holds_a_client_key(gateway: Running) -> None:
+def test_nothing_is_kept_of_a_refused_path_that_holds_a_client_key(gateway: GatewayProcess) -> None:
     assert httpx.get(f"{gateway.url}/up/{gateway.key}").status_code == 404
     with httpx.Client(proxy=f"http://127.0.0.1:{gateway.forward_port}") as client:
         assert client.get(f"http://127.0.0.1:9/{gateway.key}").status_code == 404
@@ -224,7 +226,7 @@ def test_nothing_is_kept_of_a_refused_path_that_holds_a_client_key(gateway: Runn
     assert gateway.key not in str(paths)
 
 
-def test_no_header_of_our_own_keeps_a_client_key(gateway: Running) -> None:
+def test_no_header_of_our_own_keeps_a_client_key(gateway: GatewayProcess) -> None:
     named = {"x-headrace-session": gateway.key, "x-headrace-user": f"by {gateway.key}"}
     known = {"x-headrace-key": gateway.key, "x-headrace-task": "t-1"}
     assert httpx.get(f"{gateway.url}/up/echo?named", headers=named | known).status_code == 200

@@ -18,7 +18,7 @@ import pytest
 from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
-from tests.proxy.running import SPOOL_KEY, Running
+from tests.proxy.gateway_process import SPOOL_KEY, GatewayProcess
 from tests.support.ports import free_port
 from tests.support.upstream import Upstream, plain
 
@@ -100,7 +100,7 @@ def pair(tmp_path: Path) -> dict[str, object]:
     }
 
 
-def workers(gateway: Running) -> list[psutil.Process]:
+def workers(gateway: GatewayProcess) -> list[psutil.Process]:
     """Return the workers that live."""
     found = []
     for each in psutil.Process(gateway.pid).children():
@@ -114,7 +114,7 @@ def workers(gateway: Running) -> list[psutil.Process]:
 def test_a_worker_that_dies_takes_no_other_down(tmp_path: Path, pair: dict[str, object]) -> None:
     with Upstream(lambda seen: plain(200, seen.body)) as upstream:
         settings = {**pair, "routes": [{"name": "up", "upstream": upstream.url}]}
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
 
             def answers() -> bool:
                 headers = {"authorization": f"Bearer {gateway.key}"}

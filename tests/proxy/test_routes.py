@@ -15,16 +15,16 @@ import pytest
 
 from proxy.config import GatewayConfig
 from proxy.router import Router
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.upstream import Upstream, plain
 
 
 @dataclass
-class Place:
+class Deployment:
     """A gateway and what stands behind it."""
 
-    gateway: Running
+    gateway: GatewayProcess
     one: Upstream
     two: Upstream
     key_file: Path
@@ -54,7 +54,7 @@ def deaf() -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     home = tmp_path_factory.mktemp("routes")
     key_file = home / "provider.key"
     key_file.write_text("sk-first")
@@ -81,12 +81,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 "credential": {"file": str(home / "own.key"), "header": "X-Own-Key"},
             },
         ]
-        with Running(home, {"routes": routes, "forward_port": None}) as gateway:
-            yield Place(gateway, one, two, key_file)
+        with GatewayProcess(home, {"routes": routes, "forward_port": None}) as gateway:
+            yield Deployment(gateway, one, two, key_file)
 
 
 @pytest.fixture
-def client(place: Place) -> Iterator[httpx.Client]:
+def client(place: Deployment) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {place.gateway.key}"}
     with httpx.Client(base_url=place.gateway.url, headers=headers) as client:
         yield client
@@ -110,7 +110,7 @@ def test_sessions_stay_and_weights_hold() -> None:
     assert [plan.target(session) for session in sessions] == first
 
 
-def test_a_session_keeps_its_upstream(place: Place, client: httpx.Client) -> None:
+def test_a_session_keeps_its_upstream(place: Deployment, client: httpx.Client) -> None:
     def reached(session: str) -> tuple[int, int]:
         before = len(place.one.seen), len(place.two.seen)
         client.post("/both/v1/echo", content=b"x", headers={"x-headrace-session": session})
@@ -124,7 +124,7 @@ def test_a_session_keeps_its_upstream(place: Place, client: httpx.Client) -> Non
     assert {e.request.path for e in exchanges} == {"/v1/echo", "/base/v1/echo"}
 
 
-def test_an_upstream_that_is_down_is_passed_over(place: Place, client: httpx.Client) -> None:
+def test_an_upstream_that_is_down_is_passed_over(place: Deployment, client: httpx.Client) -> None:
     answers = [client.post("/half/echo", content=b"x") for _ in range(3)]
     assert [(answer.status_code, answer.content) for answer in answers] == [(200, b"x")] * 3
     exchanges = place.gateway.exchanges(3)
@@ -135,14 +135,14 @@ def test_an_upstream_that_is_down_is_passed_over(place: Place, client: httpx.Cli
     assert "headrace_elsewhere_total 1.0\n" in metrics
 
 
-def test_the_connect_time_covers_the_tls_handshake(place: Place, client: httpx.Client) -> None:
+def test_the_connect_time_covers_the_tls_handshake(place: Deployment, client: httpx.Client) -> None:
     begin = time.monotonic()
     assert client.post("/silent/v1", content=b"x", timeout=60).status_code == 502
     assert time.monotonic() - begin > 0.4
     place.gateway.exchange()
 
 
-def test_a_rotated_credential_needs_no_restart(place: Place, client: httpx.Client) -> None:
+def test_a_rotated_credential_needs_no_restart(place: Deployment, client: httpx.Client) -> None:
     def sent() -> str | None:
         client.post("/rotated/echo", content=b"x")
         return place.two.seen[-1].header("authorization")
@@ -160,7 +160,7 @@ def test_a_rotated_credential_needs_no_restart(place: Place, client: httpx.Clien
 
 
 def test_a_credential_in_a_header_of_its_own_is_not_kept(
-    place: Place, client: httpx.Client
+    place: Deployment, client: httpx.Client
 ) -> None:
     client.post("/own-header/echo", content=b"x", headers={"x-own-key": "of the client"})
     sent = [value for name, value in place.one.seen[-1].headers if name.lower() == "x-own-key"]
@@ -169,7 +169,7 @@ def test_a_credential_in_a_header_of_its_own_is_not_kept(
     assert kept["x-own-key"].startswith("fp:")
 
 
-def test_the_step_header_names_the_exchange(place: Place, client: httpx.Client) -> None:
+def test_the_step_header_names_the_exchange(place: Deployment, client: httpx.Client) -> None:
     answer = client.post("/steps/v1/chat/completions", json={"messages": []})
     exchange = place.gateway.exchange()
     assert answer.headers["x-headrace-step"] == exchange.exchange_id
@@ -180,7 +180,7 @@ def test_the_step_header_names_the_exchange(place: Place, client: httpx.Client) 
 
 
 def test_an_upstream_cannot_name_the_step_that_feedback_goes_to(
-    place: Place, client: httpx.Client
+    place: Deployment, client: httpx.Client
 ) -> None:
     answer = client.post("/forged/x", content=b"x", headers={"x-headrace-debug": "1"})
     exchange = place.gateway.exchange()
@@ -207,7 +207,7 @@ def test_an_upstream_cannot_name_the_step_that_feedback_goes_to(
     ],
 )
 def test_a_client_may_ask_for_less(
-    place: Place, client: httpx.Client, header: str, value: str, kept: str
+    place: Deployment, client: httpx.Client, header: str, value: str, kept: str
 ) -> None:
     answer = client.post("/steps/echo", content=b"private", headers={header: value})
     assert answer.content == b"private"

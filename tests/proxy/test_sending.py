@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.tls import Tls
-from tests.support.upstream import Reply, Seen, Upstream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream
 from trajectory.exchange import Exchange
 
 DEAD = [f"http://127.0.0.{number}:9" for number in range(2, 9)]
@@ -22,10 +22,10 @@ DEAD = [f"http://127.0.0.{number}:9" for number in range(2, 9)]
 
 
 @dataclass
-class Place:
+class Deployment:
     """A gateway, and the upstream that is there."""
 
-    gateway: Running
+    gateway: GatewayProcess
     upstream: Upstream
     breaking: Upstream
     late: socket.socket
@@ -45,7 +45,7 @@ def route(name: str, first: str, then: str, **more: object) -> dict[str, object]
 
 
 @pytest.fixture(scope="module")
-def place(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with (
         Upstream(lambda seen: provider(shortened(seen))) as up,
         Upstream(lambda _: Reply([], abort=True)) as breaking,
@@ -69,23 +69,23 @@ def place(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]
         ]
         keys = {"FIRST_KEY": "sk-of-the-first", "OTHER_KEY": "sk-of-the-other"}
         settings = {"routes": routes, "forward_port": None}
-        with Running(tmp_path_factory.mktemp("sending"), settings, keys) as gateway:
-            yield Place(gateway, up, breaking, late)
+        with GatewayProcess(tmp_path_factory.mktemp("sending"), settings, keys) as gateway:
+            yield Deployment(gateway, up, breaking, late)
 
 
-def shortened(seen: Seen) -> Seen:
+def shortened(seen: ReceivedRequest) -> ReceivedRequest:
     """Return the request as the provider takes it."""
-    return Seen(seen.method, seen.target.removeprefix("/base"), seen.headers, seen.body)
+    return ReceivedRequest(seen.method, seen.target.removeprefix("/base"), seen.headers, seen.body)
 
 
 @pytest.fixture
-def client(place: Place) -> Iterator[httpx.Client]:
+def client(place: Deployment) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {place.gateway.key}"}
     with httpx.Client(base_url=place.gateway.url, headers=headers) as client:
         yield client
 
 
-def elsewhere(place: Place) -> Exchange:
+def elsewhere(place: Deployment) -> Exchange:
     """Return what was kept of a call that went to the other upstream."""
     request = place.upstream.seen[-1]
     assert request.header("authorization") == "Bearer sk-of-the-other"
@@ -96,26 +96,26 @@ def elsewhere(place: Place) -> Exchange:
     return exchange
 
 
-def test_an_upload_goes_on_whole(place: Place, client: httpx.Client) -> None:
+def test_an_upload_goes_on_whole(place: Deployment, client: httpx.Client) -> None:
     pieces = [b"one ", b"two ", b"x" * 300_000]
     answer = client.post("/upload/echo", content=iter(pieces))
     assert answer.content == b"".join(pieces)
     assert elsewhere(place).request.body == b"".join(pieces)
 
 
-def test_a_request_without_body(place: Place, client: httpx.Client) -> None:
+def test_a_request_without_body(place: Deployment, client: httpx.Client) -> None:
     assert client.get("/read/nothing").status_code == 404
     assert elsewhere(place).request.method == "GET"
 
 
-def test_a_request_that_waits_for_100(place: Place, client: httpx.Client) -> None:
+def test_a_request_that_waits_for_100(place: Deployment, client: httpx.Client) -> None:
     answer = client.post("/expect/echo", content=b"x", headers={"expect": "100-continue"})
     assert answer.content == b"x"
     assert elsewhere(place).request.body == b"x"
     assert place.upstream.seen[-1].header("expect") == "100-continue"
 
 
-def test_a_request_that_asks_for_tokens(place: Place, client: httpx.Client) -> None:
+def test_a_request_that_asks_for_tokens(place: Deployment, client: httpx.Client) -> None:
     body = {"model": "m", "messages": []}
     assert client.post("/tokens/v1/chat/completions", json=body).status_code == 200
     exchange = elsewhere(place)
@@ -125,17 +125,19 @@ def test_a_request_that_asks_for_tokens(place: Place, client: httpx.Client) -> N
     assert request.header("accept-encoding") == "identity"
 
 
-def test_an_upstream_that_is_not_trusted_gets_nothing(place: Place, client: httpx.Client) -> None:
+def test_an_upstream_that_is_not_trusted_gets_nothing(
+    place: Deployment, client: httpx.Client
+) -> None:
     assert client.post("/untrusted/echo", content=b"x").content == b"x"
     elsewhere(place)
 
 
-def test_none_is_left(place: Place, client: httpx.Client) -> None:
+def test_none_is_left(place: Deployment, client: httpx.Client) -> None:
     assert client.post("/none/echo", content=b"x").status_code == 502
     assert place.kept().outcome.value == "upstream_abort"
 
 
-def test_what_was_sent_is_not_sent_again(place: Place, client: httpx.Client) -> None:
+def test_what_was_sent_is_not_sent_again(place: Deployment, client: httpx.Client) -> None:
     before = len(place.upstream.seen)
     assert client.post("/breaking/echo", content=b"x").status_code == 502
     assert place.breaking.seen[-1].body == b"x"
@@ -145,7 +147,7 @@ def test_what_was_sent_is_not_sent_again(place: Place, client: httpx.Client) -> 
 
 
 def test_an_upstream_that_came_back_is_reached_on_the_same_connection(
-    place: Place, client: httpx.Client
+    place: Deployment, client: httpx.Client
 ) -> None:
     assert client.post("/late/echo", content=b"x").content == b"x"
     elsewhere(place)
@@ -159,7 +161,7 @@ def test_an_upstream_that_came_back_is_reached_on_the_same_connection(
     place.kept()
 
 
-def send_all(gateway: Running, path: str, size: int) -> int:
+def send_all(gateway: GatewayProcess, path: str, size: int) -> int:
     """Send a whole request before anything of its response is read; return the response's status."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {gateway.key}\r\n"
@@ -176,11 +178,11 @@ LARGE = 24 * 1024 * 1024
 """More than the sockets' buffers hold."""
 
 
-def test_who_sends_all_first_hears_that_nobody_is_there(place: Place) -> None:
+def test_who_sends_all_first_hears_that_nobody_is_there(place: Deployment) -> None:
     assert send_all(place.gateway, "/gone/echo", LARGE) == 502
 
 
-def test_who_sends_all_first_hears_a_response_that_came_early(place: Place) -> None:
+def test_who_sends_all_first_hears_a_response_that_came_early(place: Deployment) -> None:
     with socket.create_server(("127.0.0.1", 0)) as early:
 
         def refuse() -> None:
@@ -194,6 +196,6 @@ def test_who_sends_all_first_hears_a_response_that_came_early(place: Place) -> N
         settings = {"routes": [{"name": "early", "upstream": address}], "forward_port": None}
         thread = threading.Thread(target=refuse)
         thread.start()
-        with Running(place.gateway.home / "early", settings) as gateway:
+        with GatewayProcess(place.gateway.home / "early", settings) as gateway:
             assert send_all(gateway, "/early/x", LARGE) == 413
         thread.join()

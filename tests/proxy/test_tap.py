@@ -36,7 +36,7 @@ def test_lines_do_not_depend_on_the_split(pieces: list[bytes], data: st.DataObje
     assert all(0 < len(line) <= 8 for line in lines)
 
 
-class Run:
+class Recording:
     """A recorder over a real spool, and what was recorded."""
 
     def __init__(self, home: Path) -> None:
@@ -66,13 +66,13 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    made = Run(tmp_path)
+def run(tmp_path: Path) -> Iterator[Recording]:
+    made = Recording(tmp_path)
     yield made
     made.spool.close()
 
 
-def test_a_tool_call_is_a_tool_step(run: Run) -> None:
+def test_a_tool_call_is_a_tool_step(run: Recording) -> None:
     run.client(id=1, method="tools/call", params={"name": "add", "arguments": {"a": 1}})
     run.server(method="notifications/progress", params={"progress": 1})
     run.server(id=1, result={"content": [{"type": "text", "text": "2"}]})
@@ -92,7 +92,7 @@ def test_a_tool_call_is_a_tool_step(run: Run) -> None:
     )
 
 
-def test_answers_come_in_any_order_and_both_sides_may_ask(run: Run) -> None:
+def test_answers_come_in_any_order_and_both_sides_may_ask(run: Recording) -> None:
     run.client(id=1, method="tools/call", params={"name": "one"})
     run.client(id="1", method="tools/call", params={"name": "two"})
     run.server(id=1, method="sampling/createMessage", params={})
@@ -109,13 +109,13 @@ def test_answers_come_in_any_order_and_both_sides_may_ask(run: Run) -> None:
     assert (one.dispatch.name, one.error) == ("one", "-32000: no")
 
 
-def test_what_is_no_json_is_kept_as_opaque(run: Run) -> None:
+def test_what_is_no_json_is_kept_as_opaque(run: Recording) -> None:
     run.messages.message(b"Server is up!", from_client=False)
     run.messages.message(b"[" * 100_000, from_client=True)
     assert [call.problem for call in run.calls()] == ["request:not-json", "request:nested-too-deep"]
 
 
-def test_what_is_never_answered_ends_with_the_run(run: Run) -> None:
+def test_what_is_never_answered_ends_with_the_run(run: Recording) -> None:
     run.client(id=1, method="tools/call", params={"name": "add"})
     run.client(id=2, method="tools/call", params={"name": "add"})
     run.client(method="notifications/cancelled", params={"requestId": 1})
@@ -129,13 +129,13 @@ def test_what_is_never_answered_ends_with_the_run(run: Run) -> None:
     ]
 
 
-def test_open_requests_are_bounded(run: Run) -> None:
+def test_open_requests_are_bounded(run: Recording) -> None:
     for number in range(OPEN_REQUESTS + 3):
         run.client(id=number, method="ping")
     assert len(run.exchanges()) == 3
 
 
-def test_a_revoked_key_records_nothing_more(run: Run) -> None:
+def test_a_revoked_key_records_nothing_more(run: Recording) -> None:
     run.registry.revoke(run.key_id)
     run.client(method="notifications/initialized")
     assert run.exchanges() == []
@@ -159,7 +159,7 @@ def test_any_lines_are_survived(
         ),
         max_leaves=6,
     ).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=9)
-    run = Run(tmp_path_factory.mktemp("tap"))
+    run = Recording(tmp_path_factory.mktemp("tap"))
     lines = data.draw(st.lists(st.tuples(line, st.booleans()), max_size=5))
     for text, from_client in lines:
         run.messages.message(text, from_client=from_client)

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.proxy.running import LISTENER, Running
+from tests.proxy.gateway_process import LISTENER, GatewayProcess
 from tests.support.provider import provider
-from tests.support.upstream import Reply, Seen, Upstream, plain
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, plain
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -20,7 +20,7 @@ SECRETS = (b"jane.doe", b"sk-provider-secret", b"private-session", b"secret-cook
 
 @pytest.fixture(scope="module")
 def collector() -> Iterator[Upstream]:
-    def take(_: Seen) -> Reply:
+    def take(_: ReceivedRequest) -> Reply:
         return plain(200, b"", ("Content-Type", "application/x-protobuf"))
 
     with Upstream(take) as server:
@@ -28,7 +28,9 @@ def collector() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def gateway(collector: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(
+    collector: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     with Upstream(provider) as upstream:
         routes = [
             {"name": "openai", "upstream": upstream.url},
@@ -39,7 +41,7 @@ def gateway(collector: Upstream, tmp_path_factory: pytest.TempPathFactory) -> It
             "forward_port": None,
             "traces": f"{collector.url}/v1/traces",
         }
-        with Running(tmp_path_factory.mktemp("traces"), settings) as running:
+        with GatewayProcess(tmp_path_factory.mktemp("traces"), settings) as running:
             yield running
 
 
@@ -66,7 +68,9 @@ def attributes(span: Any) -> dict[str, Any]:
     }
 
 
-def test_exchanges_become_spans_without_content(gateway: Running, collector: Upstream) -> None:
+def test_exchanges_become_spans_without_content(
+    gateway: GatewayProcess, collector: Upstream
+) -> None:
     headers = {
         "authorization": f"Bearer {gateway.key}",
         "traceparent": PARENT,
@@ -103,7 +107,7 @@ def test_a_collector_that_is_down_hurts_nobody(tmp_path: Path) -> None:
             "forward_port": None,
             "traces": "http://127.0.0.1:9/v1/traces",
         }
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             answer = httpx.post(
                 f"{gateway.url}/openai/echo",
                 content=b"jane.doe",

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.tokens import AddedFields, StreamStripper, applies, ask, strip_json
-from tests.proxy.running import Running
-from tests.support.upstream import Reply, Seen, Upstream, as_json, stream
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 
 BOTH = AddedFields(b"", token_ids=True, logprobs=True)
 
 
-def engine(request: Seen) -> Reply:
+def engine(request: ReceivedRequest) -> Reply:
     """Answer like vLLM: extra fields only when they were asked for."""
     body = json.loads(request.body)
     extra: dict[str, Any] = {}
@@ -38,21 +38,21 @@ def engine(request: Seen) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     with Upstream(engine) as upstream:
         routes = [{"name": "vllm", "upstream": upstream.url, "capture": "tokens"}]
-        with Running(tmp_path_factory.mktemp("tokens"), {"routes": routes}) as running:
+        with GatewayProcess(tmp_path_factory.mktemp("tokens"), {"routes": routes}) as running:
             yield running
 
 
-def client_of(gateway: Running) -> openai.OpenAI:
+def client_of(gateway: GatewayProcess) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{gateway.url}/vllm/v1", api_key=gateway.key, max_retries=0)
 
 
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 
 
-def test_whole_answers(gateway: Running) -> None:
+def test_whole_answers(gateway: GatewayProcess) -> None:
     with client_of(gateway) as client:
         answer = client.chat.completions.create(model="m", messages=MESSAGES)
     assert answer.choices[0].message.content == "Hi"
@@ -68,7 +68,7 @@ def test_whole_answers(gateway: Running) -> None:
     assert kept["choices"][0]["token_ids"] == [7, 8]
 
 
-def test_streams(gateway: Running) -> None:
+def test_streams(gateway: GatewayProcess) -> None:
     with client_of(gateway) as client:
         chunks = list(client.chat.completions.create(model="m", messages=MESSAGES, stream=True))
     assert [c.choices[0].delta.content for c in chunks] == ["Hi é"]
@@ -80,7 +80,7 @@ def test_streams(gateway: Running) -> None:
     assert exchange.response.body.endswith(b"data: [DONE]\n\n")
 
 
-def test_what_the_client_asked_for_stays(gateway: Running) -> None:
+def test_what_the_client_asked_for_stays(gateway: GatewayProcess) -> None:
     with client_of(gateway) as client:
         answer = client.chat.completions.create(model="m", messages=MESSAGES, logprobs=True)
     assert answer.choices[0].logprobs is not None

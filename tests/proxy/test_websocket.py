@@ -11,7 +11,7 @@ from websockets.sync.client import connect
 from proxy.websocket import CONVERSATION_BYTES, TALK_BYTES, _cut_after
 from tests.interop.clients.conversations import CONVERSATIONS, conversing
 from tests.interop.clients.drivers import Wire
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from trajectory.dialects.registry import read_calls
 from trajectory.dialects.websocket import read_messages
 from trajectory.exchange import Exchange, ExchangeOutcome
@@ -26,15 +26,15 @@ def upstream() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def gateway(upstream: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(upstream: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     home: Path = tmp_path_factory.mktemp("websocket")
-    with Running(home, {"routes": [{"name": "openai", "upstream": upstream}]}) as running:
+    with GatewayProcess(home, {"routes": [{"name": "openai", "upstream": upstream}]}) as running:
         yield running
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_the_official_sdk_sees_what_it_sees_directly(
-    name: str, upstream: str, gateway: Running
+    name: str, upstream: str, gateway: GatewayProcess
 ) -> None:
     driver = CONVERSATIONS[name]
     through = driver(Wire(f"{gateway.url}/openai", gateway.key))
@@ -50,7 +50,7 @@ def test_the_official_sdk_sees_what_it_sees_directly(
     assert len({call.exchange.exchange_id for call in calls}) == len(calls)
 
 
-def test_any_message_passes_and_is_kept_in_order(gateway: Running) -> None:
+def test_any_message_passes_and_is_kept_in_order(gateway: GatewayProcess) -> None:
     sent: list[str | bytes] = ["Grüße 🙂", b"\x00\xff" * 9, "", os.urandom(300_000), "x" * 70_000]
     address = gateway.url.replace("http", "ws") + "/openai/echo"
     headers = {"Authorization": f"Bearer {gateway.key}"}
@@ -71,7 +71,7 @@ def test_any_message_passes_and_is_kept_in_order(gateway: Running) -> None:
     assert call.problem == "dialect:unknown-websocket"
 
 
-def test_a_client_that_goes_without_a_word_aborts(gateway: Running) -> None:
+def test_a_client_that_goes_without_a_word_aborts(gateway: GatewayProcess) -> None:
     address = gateway.url.replace("http", "ws") + "/openai/echo"
     headers = {"Authorization": f"Bearer {gateway.key}"}
     connection = connect(address, additional_headers=headers, proxy=None)

@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.ports import free_port
 from tests.support.upstream import Upstream, plain
 
@@ -32,7 +32,7 @@ def test_workers_share_a_port_serve_the_same_versions_and_are_mended(tmp_path: P
             "forward_port": None,
             "admin_port": None,
         }
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
 
             def call(count: int) -> None:
@@ -79,7 +79,7 @@ def test_workers_share_a_port_serve_the_same_versions_and_are_mended(tmp_path: P
 def test_workers_end_when_nobody_watches_over_them(tmp_path: Path) -> None:
     """Left alone they would serve on with settings of yesterday, beside the next gateway."""
     settings = {"workers": 2, "port": free_port(), "forward_port": None, "admin_port": None}
-    with Running(tmp_path, settings) as gateway:
+    with GatewayProcess(tmp_path, settings) as gateway:
         children = psutil.Process(gateway.pid).children()
         gateway.stop(signal.SIGKILL)
         _, alive = psutil.wait_procs(children, timeout=60)
@@ -94,7 +94,7 @@ def test_where_no_worker_can_be_started_the_others_go_on_until_one_can(tmp_path:
         "admin_port": None,
         "capture": False,
     }
-    with Running(tmp_path, settings) as gateway:
+    with GatewayProcess(tmp_path, settings) as gateway:
         parent = psutil.Process(gateway.pid)
 
         def workers() -> list[psutil.Process]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.upstream import Upstream
 
@@ -66,12 +66,12 @@ def main(folder: Path, roots: Path, cert: Path, key: Path) -> None:
             Upstream(provider, host=host) as plain,
         ):
             shown = f"[{host}]" if ":" in host else host
-            ground = Ground(shown, program, secure, other, plain)
+            ground = Network(shown, program, secure, other, plain)
             scene(folder / program, ground, str(roots))
 
 
 @dataclass
-class Ground:
+class Network:
     """What stands where, in one family of addresses."""
 
     host: str
@@ -81,7 +81,7 @@ class Ground:
     plain: Upstream
 
 
-def scene(folder: Path, ground: Ground, roots: str) -> None:
+def scene(folder: Path, ground: Network, roots: str) -> None:
     """Play the scene in one family of addresses."""
     credential = {"env": "PROVIDER_KEY"}
     routes = [
@@ -98,14 +98,14 @@ def scene(folder: Path, ground: Ground, roots: str) -> None:
         "transparent_port": 0,
         "transparent_key": {"env": "RUNNING_KEY"},
     }
-    with Running(folder, settings, {"PROVIDER_KEY": "sk-provider"}) as gateway:
+    with GatewayProcess(folder, settings, {"PROVIDER_KEY": "sk-provider"}) as gateway:
         rule = f"-t nat -A OUTPUT -p tcp -m owner --gid-owner {GROUP} -j REDIRECT --to-ports"
         tool(ground.program, *rule.split(), str(gateway.transparent_port))
         play(gateway, ground, roots)
         tool(ground.program, "-t", "nat", "-F", "OUTPUT")
 
 
-def play(gateway: Running, ground: Ground, roots: str) -> None:
+def play(gateway: GatewayProcess, ground: Network, roots: str) -> None:
     """Make the calls and look at what came of them."""
     host, secure, other, plain = ground.host, ground.secure, ground.other, ground.plain
     opened, tunnelled, clear, beside = client(

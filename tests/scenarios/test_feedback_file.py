@@ -8,7 +8,7 @@ import pytest
 
 from headrace.cli import run
 from proxy.api.feedback import MAX_ITEMS
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 
 
 def test_a_long_file_is_sent_in_several_requests(
@@ -18,7 +18,7 @@ def test_a_long_file_is_sent_in_several_requests(
     file = tmp_path / "many.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
-    with Running(tmp_path / "gateway", {"forward_port": None}) as gateway:
+    with GatewayProcess(tmp_path / "gateway", {"forward_port": None}) as gateway:
         monkeypatch.setenv("HEADRACE_GATEWAY_PORT", str(urlsplit(gateway.url).port))
         arguments = ["feedback", "--file", str(file), "--key", gateway.key, "--json"]
         assert run(arguments) == 0

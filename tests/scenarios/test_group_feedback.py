@@ -8,8 +8,8 @@ import pytest
 
 from lakehouse.lake import Lake
 from proxy.spool import RecordKind, SpoolWriter, records
-from tests.headrace.building import pipeline
-from tests.proxy.spool.writing import CLIENT, KEY, Script, name
+from tests.headrace.pipelines import pipeline
+from tests.proxy.spool.scripts import CLIENT, KEY, ExchangeScript, name
 
 
 def ask(writer: SpoolWriter, number: int, header: tuple[bytes, bytes], word: str) -> None:
@@ -26,7 +26,7 @@ def ask(writer: SpoolWriter, number: int, header: tuple[bytes, bytes], word: str
             }
         ],
     }
-    one = Script(writer, number, at=1_790_000_000.0 + 10 * number, headers=(header,))
+    one = ExchangeScript(writer, number, at=1_790_000_000.0 + 10 * number, headers=(header,))
     one.whole(json.dumps(request).encode(), json.dumps(answer).encode())
 
 

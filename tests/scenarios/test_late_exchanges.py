@@ -13,8 +13,8 @@ import pytest
 from benchmarks.assembly_worlds import Mixture, generate
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
-from tests.governance.building import bundle, governor
-from tests.lakehouse.untrusted import query_untrusted
+from tests.governance.factories import bundle, governor
+from tests.lakehouse.sandbox_results import query_untrusted
 from tests.trajectory.assembly.test_signals import conversation
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler, AssemblerState

@@ -13,7 +13,7 @@ from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
 from proxy.spool import RecordKind, SpoolWriter, records
-from tests.headrace.planting import Planted, chat, exchange
+from tests.headrace.installations import PlantedInstallation, chat, exchange
 from trajectory.canonical import JsonObject
 from trajectory.exchange import Exchange
 
@@ -36,25 +36,25 @@ def one(number: int, messages: Sequence[JsonObject], answer: str) -> Exchange:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlantedInstallation:
     monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
-    return Planted(tmp_path)
+    return PlantedInstallation(tmp_path)
 
 
-def lake_of(house: Planted) -> Lake:
+def lake_of(house: PlantedInstallation) -> Lake:
     return Lake.open(str(house.home.lake))
 
 
-def rows(house: Planted, sql: str) -> list[Any]:
+def rows(house: PlantedInstallation, sql: str) -> list[Any]:
     return list(lake_of(house).query(sql).to_pylist())
 
 
-def is_sound(house: Planted) -> None:
+def is_sound(house: PlantedInstallation) -> None:
     report = verify(lake_of(house), message_key=house.secrets.derive(b"message"))
     assert report.ok, report.findings
 
 
-def test_a_name_told_later_goes_from_what_was_stored(house: Planted) -> None:
+def test_a_name_told_later_goes_from_what_was_stored(house: PlantedInstallation) -> None:
     first = one(1, FIRST, "Done, the zorvaquim one.")
     assert house.govern(first) == {"stored": 1}
     assert "zorvaquim" in house.at_rest(NAMES)
@@ -82,7 +82,7 @@ def test_a_name_told_later_goes_from_what_was_stored(house: Planted) -> None:
 
 
 def test_a_later_trajectory_with_a_rewritten_message_is_found_under_that_person(
-    house: Planted,
+    house: PlantedInstallation,
 ) -> None:
     house.govern(one(1, FIRST, "Done, the zorvaquim one."))
     house.govern(one(2, SECOND, "You are welcome, Zorvaquim."))
@@ -109,7 +109,7 @@ def test_a_later_trajectory_with_a_rewritten_message_is_found_under_that_person(
     assert unconcerned["subjects"] == []
 
 
-def test_the_same_again_changes_nothing(house: Planted) -> None:
+def test_the_same_again_changes_nothing(house: PlantedInstallation) -> None:
     house.govern(one(1, FIRST, "Done, the zorvaquim one."))
     house.govern(one(2, SECOND, "You are welcome, Zorvaquim."))
     before = lake_of(house).versions()["messages"]
@@ -124,7 +124,7 @@ def test_the_same_again_changes_nothing(house: Planted) -> None:
     is_sound(house)
 
 
-def test_tool_calls_and_results_that_are_stored_are_reached(house: Planted) -> None:
+def test_tool_calls_and_results_that_are_stored_are_reached(house: PlantedInstallation) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": ""}}
     call["function"] = {"name": "book", "arguments": json.dumps({"note": "the zorvaquim table"})}
     body: list[JsonObject] = [
@@ -155,7 +155,7 @@ def test_tool_calls_and_results_that_are_stored_are_reached(house: Planted) -> N
 
 
 def test_a_crash_in_between_leaves_nothing_in_clear(
-    house: Planted, monkeypatch: pytest.MonkeyPatch
+    house: PlantedInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.govern(one(1, FIRST, "Done, the zorvaquim one."))
     with monkeypatch.context() as patched:
@@ -179,7 +179,7 @@ def test_a_crash_in_between_leaves_nothing_in_clear(
 
 
 def say_of_first_answer(
-    house: Planted,
+    house: PlantedInstallation,
     number: int,
     rationale: str,
     about: tuple[str, str] = ("response", "chatcmpl-1x"),
@@ -200,7 +200,7 @@ def say_of_first_answer(
         writer.append(RecordKind.FEEDBACK, record)
 
 
-def test_a_name_told_later_goes_from_feedback(house: Planted) -> None:
+def test_a_name_told_later_goes_from_feedback(house: PlantedInstallation) -> None:
     house.govern(one(1, FIRST[:1], "Done."))
     say_of_first_answer(house, 1, "the zorvaquim guest was happy")
     house.govern()
@@ -215,7 +215,7 @@ def test_a_name_told_later_goes_from_feedback(house: Planted) -> None:
     is_sound(house)
 
 
-def test_a_name_told_later_goes_from_feedback_on_the_group(house: Planted) -> None:
+def test_a_name_told_later_goes_from_feedback_on_the_group(house: PlantedInstallation) -> None:
     in_group = ("x-headrace-group", "s-17")
 
     def said(number: int, messages: Sequence[JsonObject], answer: str) -> Exchange:
@@ -238,7 +238,7 @@ def test_a_name_told_later_goes_from_feedback_on_the_group(house: Planted) -> No
     ("header", "kind"), [("x-headrace-group", "group"), ("x-headrace-session", "session")]
 )
 def test_feedback_on_a_group_or_session_comes_after_the_name_was_told(
-    house: Planted, header: str, kind: str
+    house: PlantedInstallation, header: str, kind: str
 ) -> None:
     plain = one(1, SECOND, "You are welcome.")
     headers = (*plain.request.headers, (header, "s-17"))
@@ -256,7 +256,7 @@ def _crash(_lake: Lake) -> int:
     raise KeyboardInterrupt
 
 
-def test_parts_of_names_are_remembered_by_their_hashes(house: Planted) -> None:
+def test_parts_of_names_are_remembered_by_their_hashes(house: PlantedInstallation) -> None:
     house.govern(one(1, SECOND, "You are welcome."))
     lake = lake_of(house)
     name = lake.query("SELECT trajectory_id AS t FROM steps")["t"][0].as_py()
@@ -267,13 +267,13 @@ def test_parts_of_names_are_remembered_by_their_hashes(house: Planted) -> None:
     assert lake.known_content().name_parts("umbra", [name]) == {}
 
 
-def test_an_older_lake_gets_the_column(house: Planted) -> None:
+def test_an_older_lake_gets_the_column(house: PlantedInstallation) -> None:
     house.govern(one(1, FIRST, "Done."))
     assert rows(house, "SELECT DISTINCT content_id FROM messages") == [{"content_id": None}]
 
 
 def test_trajectories_that_share_a_message_share_whom_it_names_and_keep_their_prompt(
-    house: Planted,
+    house: PlantedInstallation,
 ) -> None:
     prompt: JsonObject = {"role": "system", "content": "You serve the zorvaquim hotel."}
     alike = [prompt, *FIRST]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.leaking import measured
-from tests.headrace.planting import Planted, chat, exchange
+from tests.headrace.installations import PlantedInstallation, chat, exchange
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -37,7 +37,7 @@ def test_keys_of_json_texts_rest_nowhere(tmp_path: Path, bundle: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "staff", "arguments": "{}"}}
     given = {"id": "c2", "type": "function", "function": {"name": "pay", "arguments": ""}}
     given["function"] = {"name": "pay", "arguments": json.dumps({"people": people})}
-    house = Planted(tmp_path, bundle)
+    house = PlantedInstallation(tmp_path, bundle)
     counts = house.govern(
         chat(
             1,
@@ -70,7 +70,7 @@ def test_roles_and_types_of_media_rest_nowhere(tmp_path: Path) -> None:
         "max_tokens": 5,
         "messages": [{"role": "user", "content": [{"type": "image", "source": source}]}],
     }
-    house = Planted(tmp_path)
+    house = PlantedInstallation(tmp_path)
     counts = house.govern(
         chat(1, [{"role": names[0], "content": "hello"}]),
         exchange(2, "/v1/messages", asked, answer),

@@ -11,7 +11,7 @@ import pytest
 from headrace.govern.checkpoint import CheckpointStore, installation_name, missing_batches
 from headrace.govern.packed_json import packed_json, unpacked
 from lakehouse.lake import Lake
-from tests.headrace.building import pipeline as build_pipeline
+from tests.headrace.pipelines import pipeline as build_pipeline
 from tests.headrace.test_pipeline import EXCHANGES, check, fill, run
 from tests.lakehouse import make
 from trajectory.errors import IntegrityError

@@ -9,8 +9,8 @@ import pytest
 from headrace.services.exports import export_trajectories, portable
 from lakehouse.maintenance.upkeep import compact
 from lakehouse.maintenance.verify import verify
-from tests.headrace.governed import MESSAGE_KEY, govern
-from tests.proxy.running import Running
+from tests.headrace.spool_governor import MESSAGE_KEY, govern
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider.sessions import ModelTurn, SessionProvider
 from tests.support.upstream import Upstream
 from trajectory.formats.catalog import FORMATS
@@ -25,7 +25,7 @@ def test_names_come_back_and_personal_ones_are_redacted(tmp_path: Path) -> None:
 
     with Upstream(SessionProvider(lambda *_: ModelTurn("Noted."))) as upstream:
         routes = [{"name": "model", "upstream": upstream.url}]
-        with Running(tmp_path, {"routes": routes}) as gateway:
+        with GatewayProcess(tmp_path, {"routes": routes}) as gateway:
             key = gateway.registry.create(
                 tenant_id="acme", app_id="shop", purposes=("debug", "eval", "train_sft")
             ).secret

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.cli import run
 from lakehouse.lake import Lake
-from tests.headrace.planting import Planted, chat
+from tests.headrace.installations import PlantedInstallation, chat
 from trajectory.canonical import JsonObject
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -25,13 +25,13 @@ def user(text: str) -> JsonObject:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlantedInstallation:
     monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
-    return Planted(tmp_path)
+    return PlantedInstallation(tmp_path)
 
 
-def _eligible(house: Planted) -> int:
+def _eligible(house: PlantedInstallation) -> int:
     lake = Lake.open(str(house.home.lake))
     found = lake.query(
         "SELECT count(*) AS n FROM eligible_steps WHERE list_contains(purposes, 'eval')"
@@ -66,7 +66,10 @@ def _eligible(house: Planted) -> int:
     ],
 )
 def test_a_person_is_reached_by_every_spelling(
-    house: Planted, capsys: pytest.CaptureFixture[str], said: tuple[str, ...], asked: str
+    house: PlantedInstallation,
+    capsys: pytest.CaptureFixture[str],
+    said: tuple[str, ...],
+    asked: str,
 ) -> None:
     exchanges = [chat(place + 1, [user(text)]) for place, text in enumerate(said)]
     assert house.govern(*exchanges, chat(9, [user("The lamp is blue.")])) == {"stored": 3}
@@ -81,7 +84,7 @@ def test_a_person_is_reached_by_every_spelling(
 
 
 def test_the_scan_looks_for_every_spelling(
-    house: Planted, capsys: pytest.CaptureFixture[str]
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     house.home.root.joinpath("note.txt").write_text("HARTWIG, Leonie: (415) 555-0132\n")
     for asked in ("Leonie Hartwig", "+14155550132"):
@@ -90,7 +93,7 @@ def test_the_scan_looks_for_every_spelling(
 
 
 def test_an_end_user_may_be_called_like_a_pseudonym(
-    house: Planted, capsys: pytest.CaptureFixture[str]
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     house.govern(chat(1, [user("The lamp is blue.")], user="subject_0017"))
     assert _eligible(house) == 1

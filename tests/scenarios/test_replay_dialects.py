@@ -16,7 +16,7 @@ from headrace.replay.replies import Replies
 from headrace.replay.server import LiveUpstreams, serving
 from headrace.replay.stored_recording import load_recording
 from lakehouse.lake import Lake
-from tests.headrace.governed import govern
+from tests.headrace.spool_governor import govern
 from tests.interop.clients.drivers import (
     MODEL,
     Wire,
@@ -25,10 +25,10 @@ from tests.interop.clients.drivers import (
     gemini,
     gemini_interactions,
 )
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.provider.answer import ANSWER, SCHEMA, SYSTEM
-from tests.support.upstream import Reply, Seen, Upstream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream
 from trajectory.replay import Player, ReplayComparison
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -103,7 +103,7 @@ RECORDED_AS_STREAM = {"google.gemini": False, "bedrock.converse": True, "bedrock
                       "google.interactions": True, "ollama": True}  # fmt: skip
 
 
-def numbered(counter: "itertools.count[int]", request: Seen) -> Reply:
+def numbered(counter: "itertools.count[int]", request: ReceivedRequest) -> Reply:
     """Answer with response ids that no other answer has, as real providers do."""
     number, reply = next(counter), provider(request)
     for own in (b"7b9f1c1e-0000-4000-8000-00000000000", b'"gem-'):
@@ -129,7 +129,7 @@ def recorded(home: Path) -> tuple[Lake, dict[str, Any]]:
     said: dict[str, Any] = {}
     with Upstream(partial(numbered, itertools.count(1))) as upstream:
         routes = [{"name": "model", "upstream": upstream.url}]
-        with Running(home, {"routes": routes}) as gateway:
+        with GatewayProcess(home, {"routes": routes}) as gateway:
             for name, agent in AGENTS.items():
                 wire = Wire(f"{gateway.url}/model", gateway.key)
                 said[name] = agent(wire, stream=RECORDED_AS_STREAM[name])

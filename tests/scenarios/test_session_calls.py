@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.headrace.governed import govern
-from tests.proxy.running import Running
+from tests.headrace.spool_governor import govern
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider.sessions import ModelTurn, SessionProvider
 from tests.support.upstream import Upstream
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_sessions_of_one_task_are_attempts_with_their_rewards(tmp_path: Path) -> None:
     with Upstream(SessionProvider(lambda *_: ModelTurn("Noted."))) as upstream:
         routes = [{"name": "rl", "upstream": f"{upstream.url}/v1", "session_calls": True}]
-        with Running(tmp_path, {"routes": routes}) as gateway:
+        with GatewayProcess(tmp_path, {"routes": routes}) as gateway:
 
             def post(path: str, key: str, body: object) -> httpx.Response:
                 headers = {"authorization": f"Bearer {key}"}

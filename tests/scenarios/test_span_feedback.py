@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.headrace.governed import govern
-from tests.proxy.running import Running
+from tests.headrace.spool_governor import govern
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider.sessions import ModelTurn, SessionProvider
 from tests.support.upstream import Upstream
 
@@ -36,7 +36,7 @@ def test_a_span_moves_with_the_text_and_has_no_place_in_what_was_redacted(tmp_pa
     }
     with Upstream(SessionProvider(lambda *_: ModelTurn(ANSWER))) as upstream:
         settings = {"routes": [{"name": "m", "upstream": upstream.url}]}
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
             body = {"model": "m", "messages": [{"role": "user", "content": "What do bolts cost?"}]}
             url = f"{gateway.url}/m/v1/chat/completions"
@@ -82,7 +82,7 @@ def test_late_feedback_about_a_span_finds_its_answer(tmp_path: Path) -> None:
     """Feedback of the next day names an answer that the assembly does not remember any more."""
     with Upstream(SessionProvider(lambda *_: ModelTurn("All is well."))) as upstream:
         settings = {"routes": [{"name": "m", "upstream": upstream.url}]}
-        with Running(tmp_path, settings) as gateway:
+        with GatewayProcess(tmp_path, settings) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
             item = {"name": "tone", "value": 1.0, "span": {"start": 7, "end": 11}}
             feedback = f"{gateway.url}/headrace/v1/feedback"

@@ -48,7 +48,7 @@ server.run("stdio")
 """
 
 
-class Tapped:
+class TappedHome:
     """A home with a client key, and commands run through the tap."""
 
     def __init__(self, folder: Path) -> None:
@@ -95,8 +95,8 @@ class Tapped:
 
 
 @pytest.fixture
-def tapped(tmp_path: Path) -> Tapped:
-    return Tapped(tmp_path)
+def tapped(tmp_path: Path) -> TappedHome:
+    return TappedHome(tmp_path)
 
 
 async def talk(parameters: StdioServerParameters) -> list[Any]:
@@ -110,7 +110,7 @@ async def talk(parameters: StdioServerParameters) -> list[Any]:
         return [listed, texts[0], failed.isError, "TAP_KEY" in texts[2].split()]
 
 
-def test_the_official_sdk_s_session(tapped: Tapped) -> None:
+def test_the_official_sdk_s_session(tapped: TappedHome) -> None:
     command, *arguments = tapped.command(sys.executable, str(tapped.server))
     parameters = StdioServerParameters(
         command=command, args=arguments, env=tapped.environment, cwd=Path.cwd()
@@ -128,7 +128,7 @@ def test_the_official_sdk_s_session(tapped: Tapped) -> None:
     assert {"initialize", "notifications/initialized", "tools/list"} <= methods
 
 
-def test_bytes_and_exit_code_pass(tapped: Tapped) -> None:
+def test_bytes_and_exit_code_pass(tapped: TappedHome) -> None:
     given = os.urandom(3_000_000) + b'\n{"jsonrpc":"2.0","id":1,"method":"x"}\r\nno end'
     done = tapped.run("sh", "-c", "cat; echo oops >&2; exit 7", given=given)
     assert done.stdout == given
@@ -136,7 +136,7 @@ def test_bytes_and_exit_code_pass(tapped: Tapped) -> None:
     assert done.stderr.endswith(b"oops\n")
 
 
-def test_a_wrong_key_or_command_is_said_before_anything_runs(tapped: Tapped) -> None:
+def test_a_wrong_key_or_command_is_said_before_anything_runs(tapped: TappedHome) -> None:
     tapped.environment["TAP_KEY"] = "hr_nobody_nothing"
     done = tapped.run("touch", str(tapped.home.root / "ran"))
     assert done.returncode == 2
@@ -145,14 +145,14 @@ def test_a_wrong_key_or_command_is_said_before_anything_runs(tapped: Tapped) -> 
 
 
 @pytest.mark.slow
-def test_a_program_that_is_not_there(tapped: Tapped) -> None:
+def test_a_program_that_is_not_there(tapped: TappedHome) -> None:
     done = tapped.run("no-such-program")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"cannot start 'no-such-program'" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_spool_that_cannot_be_written_breaks_nothing(tapped: Tapped) -> None:
+def test_a_spool_that_cannot_be_written_breaks_nothing(tapped: TappedHome) -> None:
     command = " ".join(tapped.command("cat"))
     done = subprocess.run(
         ["sh", "-c", f"ulimit -f 0; exec {command}"],  # no file may grow: the disk is full
@@ -169,7 +169,7 @@ def test_a_spool_that_cannot_be_written_breaks_nothing(tapped: Tapped) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_reach_the_server_and_its_end_is_ours(
-    tapped: Tapped, number: signal.Signals
+    tapped: TappedHome, number: signal.Signals
 ) -> None:
     with tapped.start("sh", "-c", "echo ready; exec sleep 60") as process:
         assert process.stdout is not None
@@ -179,7 +179,7 @@ def test_signals_reach_the_server_and_its_end_is_ours(
 
 
 @pytest.mark.slow
-def test_a_server_that_handles_a_signal_decides_its_own_exit_code(tapped: Tapped) -> None:
+def test_a_server_that_handles_a_signal_decides_its_own_exit_code(tapped: TappedHome) -> None:
     script = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
     with tapped.start("sh", "-c", script) as process:
         assert process.stdout is not None
@@ -190,7 +190,7 @@ def test_a_server_that_handles_a_signal_decides_its_own_exit_code(tapped: Tapped
 
 
 @pytest.mark.slow
-def test_a_client_that_goes_away_is_noticed_by_the_server(tapped: Tapped) -> None:
+def test_a_client_that_goes_away_is_noticed_by_the_server(tapped: TappedHome) -> None:
     with tapped.start("sh", "-c", "yes") as process:
         assert process.stdout is not None
         assert process.stdout.read(2) == b"y\n"
@@ -199,7 +199,7 @@ def test_a_client_that_goes_away_is_noticed_by_the_server(tapped: Tapped) -> Non
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_what_passed_is_kept(tapped: Tapped) -> None:
+def test_killed_in_the_middle_what_passed_is_kept(tapped: TappedHome) -> None:
     with tapped.start(sys.executable, str(tapped.server)) as process:
         assert process.stdin is not None
         assert process.stdout is not None

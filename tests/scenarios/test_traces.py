@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Status, StatusCode
 
-from tests.headrace.building import pipeline
-from tests.proxy.running import SPOOL_KEY, Running
+from tests.headrace.pipelines import pipeline
+from tests.proxy.gateway_process import SPOOL_KEY, GatewayProcess
 
 PERSON = "maria.lopez@example.org"
 TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {}}
@@ -82,7 +82,7 @@ def act(tracer: Any, session: str) -> None:
             span.set_attribute("http.request.method", "GET")
 
 
-def export(gateway: Running, compression: Compression, session: str, key: str) -> None:
+def export(gateway: GatewayProcess, compression: Compression, session: str, key: str) -> None:
     """Send through the SDK's own exporter."""
     exporter = OTLPSpanExporter(
         endpoint=f"{gateway.url}/v1/traces",
@@ -97,12 +97,12 @@ def export(gateway: Running, compression: Compression, session: str, key: str) -
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("gateway")) as running:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with GatewayProcess(tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 
-def test_an_instrumented_agent_ends_in_the_lake_without_a_proxy(gateway: Running) -> None:
+def test_an_instrumented_agent_ends_in_the_lake_without_a_proxy(gateway: GatewayProcess) -> None:
     export(gateway, Compression.Gzip, "s1", gateway.key)
     export(gateway, Compression.NoCompression, "s2", gateway.key)
     stored = b"".join(path.read_bytes() for path in (gateway.home / "spool").rglob("*.spool"))
@@ -139,7 +139,7 @@ def test_an_instrumented_agent_ends_in_the_lake_without_a_proxy(gateway: Running
     assert counts == {"stored": 6, "control": 2}
 
 
-def test_json_and_a_repeated_export_are_stored_once(gateway: Running) -> None:
+def test_json_and_a_repeated_export_are_stored_once(gateway: GatewayProcess) -> None:
     span = {
         "traceId": "5b8efff798038103d269b633813fc60c",
         "spanId": "eee19b7ec3c1b174",
@@ -186,7 +186,7 @@ def test_json_and_a_repeated_export_are_stored_once(gateway: Running) -> None:
         ({"content-type": "text/plain", "x-headrace-key": "KEY"}, 415),
     ],
 )
-def test_refusals(gateway: Running, headers: dict[str, str], status: int) -> None:
+def test_refusals(gateway: GatewayProcess, headers: dict[str, str], status: int) -> None:
     given = {name: value.replace("KEY", gateway.key) for name, value in headers.items()}
     assert httpx.post(f"{gateway.url}/v1/traces", content=b"{}", headers=given).status_code == (
         status
@@ -197,7 +197,7 @@ def test_refusals(gateway: Running, headers: dict[str, str], status: int) -> Non
 def test_a_broken_export_is_quarantined_and_a_failed_call_keeps_its_error(
     tmp_path: Path,
 ) -> None:
-    with Running(tmp_path) as running:
+    with GatewayProcess(tmp_path) as running:
         kind = {"x-headrace-key": running.key, "content-type": "application/x-protobuf"}
         answer = httpx.post(f"{running.url}/v1/traces", content=b"\xff\xff", headers=kind)
         assert (answer.status_code, answer.content) == (200, b"")

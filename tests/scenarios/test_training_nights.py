@@ -125,7 +125,7 @@ def recipe(folder: Path, judge: str, name: str, kind: str, **training: Any) -> s
         "recipe": kind,
         "training": {**SMALL, "batch_size": 16, **training},
         "evaluation": {
-            "command": ["python", str(Path(__file__).with_name("asking.py")), judge],
+            "command": ["python", str(Path(__file__).with_name("evaluator_client.py")), judge],
             "tasks": 20,
         },
     }

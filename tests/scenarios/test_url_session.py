@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.headrace.governed import govern
-from tests.proxy.running import Running
+from tests.headrace.spool_governor import govern
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider.sessions import ModelTurn, SessionProvider
 from tests.support.upstream import Upstream
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_calls_under_one_session_in_the_url_are_one_trajectory(tmp_path: Path) -> None:
     with Upstream(SessionProvider(lambda *_: ModelTurn("Noted."))) as upstream:
         routes = [{"name": "model", "upstream": upstream.url}]
-        with Running(tmp_path, {"routes": routes}) as gateway:
+        with GatewayProcess(tmp_path, {"routes": routes}) as gateway:
             headers = {"authorization": f"Bearer {gateway.key}"}
             for path, question in (
                 ("/s/run%207/model", "We need bolts."),

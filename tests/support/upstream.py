@@ -9,7 +9,7 @@ from typing import Self
 
 
 @dataclass
-class Seen:
+class ReceivedRequest:
     """A request as the upstream got it."""
 
     method: str
@@ -64,7 +64,7 @@ def stream(
     return Reply([*pieces, b"0\r\n\r\n"])
 
 
-type Script = Callable[[Seen], Reply]
+type Script = Callable[[ReceivedRequest], Reply]
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Upstream:
     script: Script
     tls: object = None
     host: str = "127.0.0.1"
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ReceivedRequest] = field(default_factory=list)
     port: int = 0
     connections: int = 0
     broken: int = 0
@@ -136,7 +136,7 @@ class Upstream:
         first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
         method, target, _ = first.split(" ", 2)
         headers = [(n, v.strip()) for n, _, v in (line.partition(":") for line in lines)]
-        request = Seen(method, target, headers, b"")
+        request = ReceivedRequest(method, target, headers, b"")
         if request.header("expect"):
             if "refused" in target:
                 self.seen.append(request)

@@ -21,7 +21,7 @@ from tests.golden.calls.replay import CONFIGURED, FOLDER, call_json
 from tests.interop.clients.conversations import CONVERSATIONS, conversing
 from tests.interop.clients.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Wire
 from tests.interop.clients.tools import over_sse, streamable, tool_servers
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.upstream import Upstream
 from trajectory.dialects.registry import read_calls
@@ -95,7 +95,7 @@ def record_http(wanted: set[str]) -> None:
     drivers = {**HTTPX_DRIVERS, **BOTO_DRIVERS}
     with tempfile.TemporaryDirectory() as home, Upstream(provider) as upstream:
         routes = [{"name": name, "upstream": upstream.url} for name in ROUTES]
-        with Running(Path(home), {"routes": routes}) as gateway:
+        with GatewayProcess(Path(home), {"routes": routes}) as gateway:
             for name, (route, driver) in drivers.items():
                 if not wanted or name in wanted:
                     upstream.seen.clear()
@@ -110,7 +110,7 @@ def record_conversations(wanted: set[str]) -> None:
             continue
         with tempfile.TemporaryDirectory() as home, conversing() as address:
             routes = [{"name": "openai", "upstream": address}]
-            with Running(Path(home), {"routes": routes}) as gateway:
+            with GatewayProcess(Path(home), {"routes": routes}) as gateway:
                 driver(Wire(f"{gateway.url}/openai", gateway.key))
                 found = [r for r in gateway.records(9, seconds=1) if isinstance(r, Exchange)]
                 save(name, found)
@@ -131,7 +131,7 @@ def record_tools(wanted: set[str]) -> None:
             {"name": f"tools-{name}", "upstream": url, "kind": "tool"}
             for name, url in addresses.items()
         ]
-        with Running(Path(home), {"routes": routes}) as gateway:
+        with GatewayProcess(Path(home), {"routes": routes}) as gateway:
             for name, (transport, session) in sessions.items():
                 if not wanted or name in wanted:
                     asyncio.run(session(f"{gateway.url}/tools-{transport}", gateway.key))

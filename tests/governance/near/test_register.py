@@ -13,7 +13,7 @@ from governance.policy.quality import QualitySpec
 from governance.quality import RowGate
 from governance.records import GovernedBatch
 from governance.stored_content import MemoryKnownContent
-from tests.governance.building import (
+from tests.governance.factories import (
     NOW,
     assembly,
     assistant,
@@ -51,7 +51,7 @@ def keeping(folder: Path, rule: str, **more: str) -> PolicyBundle:
     return bundle(folder, dedup=f"{{near_duplicates: {{{said}}}}}")
 
 
-class Lake:
+class RememberingGovernor:
     """A governor with the memory of what it stored."""
 
     def __init__(self, policy: PolicyBundle, **changes: Any) -> None:
@@ -70,11 +70,11 @@ def stored(batch: GovernedBatch) -> list[str]:
 
 
 def test_it_is_off_unless_policy_asks() -> None:
-    assert stored(Lake(bundle()).add(lamps(1), lamps(2, "!"))) == ["step1", "step2"]
+    assert stored(RememberingGovernor(bundle()).add(lamps(1), lamps(2, "!"))) == ["step1", "step2"]
 
 
 def test_a_near_duplicate_leaves_a_line_and_the_better_ones_name(policy: PolicyBundle) -> None:
-    lake = Lake(policy)
+    lake = RememberingGovernor(policy)
     assert stored(lake.add(lamps(1))) == ["step1"]
     link = PlacedLink("acme", "fork", "step1", "step2", "t2", NOW, "prefix")
     batch = lake.add(lamps(2, "!"), lamps(3, " please."), links=[link])
@@ -87,20 +87,22 @@ def test_a_near_duplicate_leaves_a_line_and_the_better_ones_name(policy: PolicyB
 
 
 def test_within_one_batch_the_first_stays(policy: PolicyBundle) -> None:
-    assert stored(Lake(policy).add(lamps(1), lamps(2, "!"), lamps(3, "?"))) == ["step1"]
+    assert stored(RememberingGovernor(policy).add(lamps(1), lamps(2, "!"), lamps(3, "?"))) == [
+        "step1"
+    ]
 
 
 def test_another_answer_to_almost_the_same_question_stays(policy: PolicyBundle) -> None:
     other = "I cannot say, the price list of this supplier ends in the year before last."
-    assert len(stored(Lake(policy).add(lamps(1), lamps(2, "!", other)))) == 2
+    assert len(stored(RememberingGovernor(policy).add(lamps(1), lamps(2, "!", other)))) == 2
 
 
 def test_attempts_at_one_task_and_steps_of_one_trajectory_all_stay(policy: PolicyBundle) -> None:
-    lake = Lake(policy)
+    lake = RememberingGovernor(policy)
     attempts = [lamps(n, "." * n, group_id="task-1") for n in range(1, 4)]
     assert len(stored(lake.add(*attempts))) == 3
     assert stored(lake.add(lamps(5, "?", group_id="task-2"))) == []
-    alone = Lake(policy)
+    alone = RememberingGovernor(policy)
     assert len(stored(alone.add(lamps(1), replace(lamps(2, "!"), trajectory_id="t1")))) == 2
 
 
@@ -113,15 +115,15 @@ def test_tenants_never_meet_and_apps_only_where_policy_says(tmp_path: Path) -> N
         return placed(call(number, context, ANSWER, client=client), trajectory=f"t{number}")
 
     calls = [of(1), of(2, tenant_id="globex"), of(3, app_id="desk"), of(4)]
-    by_tenant = Lake(keeping(tmp_path / "a", "earliest")).add(*calls)
-    by_app = Lake(keeping(tmp_path / "b", "earliest", scope="app")).add(*calls)
+    by_tenant = RememberingGovernor(keeping(tmp_path / "a", "earliest")).add(*calls)
+    by_app = RememberingGovernor(keeping(tmp_path / "b", "earliest", scope="app")).add(*calls)
     assert stored(by_tenant) == ["step1", "step2"]
     assert stored(by_app) == ["step1", "step2", "step3"]
 
 
 @pytest.mark.parametrize("rule", ["latest", "longest"])
 def test_a_better_one_takes_the_place_of_a_stored_one(tmp_path: Path, rule: str) -> None:
-    lake = Lake(keeping(tmp_path, rule))
+    lake = RememberingGovernor(keeping(tmp_path, rule))
     first = lake.add(lamps(1))
     batch = lake.add(lamps(2, " please."))
     assert stored(batch) == ["step2"]
@@ -138,7 +140,7 @@ def test_a_better_one_takes_the_place_of_a_stored_one(tmp_path: Path, rule: str)
 
 
 def test_a_child_of_one_that_went_carries_its_whole_conversation(policy: PolicyBundle) -> None:
-    lake = Lake(policy)
+    lake = RememberingGovernor(policy)
     lake.add(lamps(1))
     gone = lamps(2, "!")
     context: list[Message] = [*gone.call.context, assistant(ANSWER.format("!")), user("Which?")]
@@ -154,13 +156,13 @@ def test_what_a_later_call_may_name_is_never_left_out(policy: PolicyBundle) -> N
         one = lamps(number, "!" * number)
         return replace(one, call=replace(one.call, dialect="openai.responses"))
 
-    assert len(stored(Lake(policy).add(named(1), named(2)))) == 2
+    assert len(stored(RememberingGovernor(policy).add(named(1), named(2)))) == 2
 
 
 def test_when_the_gate_holds_the_better_one_the_other_stands_in(policy: PolicyBundle) -> None:
     cut = {"expectations": [{"name": "whole", "expectation": "expect_column_values_to_be_in_set",
                              "column": "finished", "value_set": [1]}]}  # fmt: skip
-    lake = Lake(policy, gate=RowGate(QualitySpec.model_validate(cut)))
+    lake = RememberingGovernor(policy, gate=RowGate(QualitySpec.model_validate(cut)))
     held = lamps(1)
     held = replace(held, call=replace(held.call, finish_reason=None))
     batch = lake.add(held, lamps(2, "!"))
@@ -169,14 +171,14 @@ def test_when_the_gate_holds_the_better_one_the_other_stands_in(policy: PolicyBu
 
 
 def test_what_was_erased_meanwhile_stands_for_nothing(policy: PolicyBundle) -> None:
-    lake = Lake(policy)
+    lake = RememberingGovernor(policy)
     lake.add(lamps(1))
     lake.known._steps.clear()
     assert stored(lake.add(lamps(2, "!"))) == ["step2"]
 
 
 def test_a_batch_that_was_not_stored_is_not_compared_with(policy: PolicyBundle) -> None:
-    lake = Lake(policy)
+    lake = RememberingGovernor(policy)
     lake.governor.judge(assembly(lamps(1)))
     assert stored(lake.add(lamps(1))) == ["step1"]
     assert stored(lake.add(lamps(1))) == ["step1"]
@@ -202,7 +204,7 @@ def test_tickets_behind_one_long_instruction_are_not_alike(
         placed(call(at, [user(before + said + behind)], words[at % 4]), trajectory=f"t{at}")
         for at, said in enumerate(tickets, 1)
     ]
-    lake = Lake(policy)
+    lake = RememberingGovernor(policy)
     assert len(stored(lake.add(*calls[:20]))) + len(stored(lake.add(*calls[20:]))) == len(tickets)
     again = before + tickets[4].replace(".", "!") + behind
     repeated = placed(call(99, [user(again)], words[1]), trajectory="t99")
@@ -217,4 +219,4 @@ def test_long_conversations_that_end_alike_are_told_apart_by_their_beginning(
     first = placed(call(1, [user("A lamp of brass"), *end], "Yes."), trajectory="t1")
     other = placed(call(2, [user("A sofa in green"), *end], "Yes."), trajectory="t2")
     same = placed(call(3, [user("A lamp of brass"), *end], "Yes."), trajectory="t3")
-    assert stored(Lake(policy).add(first, other, same)) == ["step1", "step2"]
+    assert stored(RememberingGovernor(policy).add(first, other, same)) == ["step1", "step2"]

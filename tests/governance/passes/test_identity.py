@@ -5,7 +5,7 @@ from typing import Any
 
 from governance.passes.identity import MemoryLineages
 from governance.redact.pseudonym import MARK
-from tests.governance.building import assembly, call, governor, placed, system, user
+from tests.governance.factories import assembly, call, governor, placed, system, user
 from trajectory.canonical import JsonObject
 from trajectory.harness import normal_form
 from trajectory.step import Step

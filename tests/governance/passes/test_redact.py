@@ -8,7 +8,7 @@ import pytest
 from governance.records import GovernedBatch
 from governance.redact import subject_id
 from governance.stored_content import MemoryKnownContent
-from tests.governance.building import (
+from tests.governance.factories import (
     ALL_PURPOSES,
     KEY,
     assembly,

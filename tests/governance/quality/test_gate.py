@@ -9,7 +9,7 @@ from governance.policy import PolicyError, load_bundle
 from governance.policy.quality import Between, Column, QualitySpec
 from governance.quality import RowGate, StepFacts, build_gate, gate_of
 from governance.quality.drift import ColumnDrift, drifted
-from tests.governance.building import assembly, call, governor, placed, user
+from tests.governance.factories import assembly, call, governor, placed, user
 from trajectory.errors import RetryableError
 from trajectory.exchange import ExchangeOutcome
 from trajectory.formats.openenv import fatal_code
@@ -108,12 +108,12 @@ def test_a_gate_that_fails_for_a_batch_holds_the_batch() -> None:
 
 
 def test_a_gate_whose_reference_may_come_back_is_asked_again() -> None:
-    class Away:
+    class UnreachableEvaluator:
         def failures(self, rows: Sequence[StepFacts]) -> dict[str, tuple[str, ...]]:
             raise RetryableError("the lake does not answer")
 
     with pytest.raises(RetryableError):
-        governor(gate=Away()).judge(assembly(placed(call(1))))
+        governor(gate=UnreachableEvaluator()).judge(assembly(placed(call(1))))
 
 
 def test_the_governor_runs_the_real_gate(gate: RowGate) -> None:

@@ -419,7 +419,7 @@ def test_call_ids_and_tool_names_stay() -> None:
     assert not clean.report.changed
 
 
-class Listening:
+class RecordingDetector:
     """A detector that finds one address and remembers what it was asked."""
 
     name = "listening"
@@ -456,7 +456,7 @@ def test_names_in_what_nobody_can_look_into_are_found_where_it_is_kept() -> None
 def test_names_are_not_looked_for_in_digits_that_say_something_else() -> None:
     heard: dict[str, bool] = {}
 
-    class Names(Listening):
+    class NameDetector(RecordingDetector):
         def find(
             self, units: Sequence[Unit], known: Sequence[Sequence[Finding]]
         ) -> list[list[Finding]]:
@@ -469,13 +469,13 @@ def test_names_are_not_looked_for_in_digits_that_say_something_else() -> None:
         base64.b64encode(bytes(range(256)) * 3).decode(),
     )
     texts = [blob, f"see {blob}", said.encode().hex(), "Mikhail-Pillai", "Zorv", binary]
-    work = Redactor(RedactionSpec(), [Names()], pseudonym_key=KEY)
+    work = Redactor(RedactionSpec(), [NameDetector()], pseudonym_key=KEY)
     work.redact_text(json.dumps(texts), scope=SCOPE)
     assert [heard.get(text) for text in texts] == [True, False, True, False, False, True]
     assert heard[said] is False
 
 
-class Failing:
+class FailingDetector:
     """A detector that breaks, with the text in its error."""
 
     name = "failing"
@@ -489,7 +489,7 @@ class Failing:
 
 
 def test_a_failing_detector_raises_and_tells_no_text() -> None:
-    broken = Redactor(RedactionSpec(), [Failing()], pseudonym_key=KEY)
+    broken = Redactor(RedactionSpec(), [FailingDetector()], pseudonym_key=KEY)
     with pytest.raises(RedactionError, match=r"failing failed \(ValueError\)") as caught:
         broken.redact_text("confidential words", scope=SCOPE)
     assert "confidential" not in str(caught.value)

@@ -17,7 +17,7 @@ from examples.practice.certificate import make_certificate
 from headrace.app.clients import base_url_environment, proxy_environment
 from proxy.config import GatewayConfig
 from proxy.mitm.authority import TRUST_STORE_PASSWORD, create_authority
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.tls import Tls, tls
 from tests.support.upstream import Upstream
@@ -119,14 +119,14 @@ def test_the_trust_store_for_java_holds_the_bundle(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def scene(
     tls: Tls, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Running, Upstream, Path]]:
+) -> Iterator[tuple[GatewayProcess, Upstream, Path]]:
     home = tmp_path_factory.mktemp("clients")
     with Upstream(provider, tls=tls.context) as secure:
         settings = {
             "routes": [{"name": "openai", "upstream": secure.url}],
             "upstream_ca": str(tls.roots),
         }
-        with Running(home, settings) as gateway:
+        with GatewayProcess(home, settings) as gateway:
             yield gateway, secure, home
 
 
@@ -140,7 +140,7 @@ def scene(
     ],
 )
 def test_clients_that_read_it_get_through(
-    scene: tuple[Running, Upstream, Path], command: list[str]
+    scene: tuple[GatewayProcess, Upstream, Path], command: list[str]
 ) -> None:
     gateway, secure, home = scene
     if not shutil.which(command[0]):

@@ -9,13 +9,13 @@ import pytest
 from examples.practice.certificate import make_certificate
 from headrace.app.gateway_client import knows_key, post_feedback
 from proxy.config import GatewayConfig
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from trajectory.exchange import Feedback
 
 ITEMS: list[dict[str, Any]] = [{"response_id": "chatcmpl-1", "name": "success", "value": 1.0}]
 
 
-def config(gateway: Running, **settings: Any) -> GatewayConfig:
+def config(gateway: GatewayProcess, **settings: Any) -> GatewayConfig:
     return GatewayConfig.model_validate(
         {**gateway.settings, "port": int(gateway.url.rpartition(":")[2]), **settings}
     )
@@ -25,7 +25,7 @@ def config(gateway: Running, **settings: Any) -> GatewayConfig:
 def test_feedback_reaches_the_gateway_and_a_key_is_known(tmp_path: Path, tls: bool) -> None:
     files = make_certificate(tmp_path / "files")
     settings = {"certificate": str(files.cert), "certificate_key": str(files.key)} if tls else {}
-    with Running(tmp_path / "home", settings) as gateway:
+    with GatewayProcess(tmp_path / "home", settings) as gateway:
         found = config(gateway)
         assert post_feedback(found, gateway.key, ITEMS).status_code == 202
         (feedback,) = gateway.records()
@@ -37,7 +37,7 @@ def test_feedback_reaches_the_gateway_and_a_key_is_known(tmp_path: Path, tls: bo
 def test_nothing_is_said_to_a_gateway_with_another_certificate(tmp_path: Path) -> None:
     files, other = make_certificate(tmp_path / "files"), make_certificate(tmp_path / "other")
     settings = {"certificate": str(files.cert), "certificate_key": str(files.key)}
-    with Running(tmp_path / "home", settings) as gateway:
+    with GatewayProcess(tmp_path / "home", settings) as gateway:
         found = config(gateway, certificate=str(other.cert))
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             post_feedback(found, gateway.key, ITEMS)

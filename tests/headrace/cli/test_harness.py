@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli import run
 from lakehouse.lake import Lake
-from tests.governance.building import T0, assembly, call, governor, placed, system, user
+from tests.governance.factories import T0, assembly, call, governor, placed, system, user
 from trajectory.canonical import JsonObject
 
 PROMPT = "You are the refund agent.\nBe polite to everybody who asks.\nIt is {} now."

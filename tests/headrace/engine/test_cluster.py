@@ -29,8 +29,8 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
 from lakehouse.schema.tables import BATCH_TABLES
 from proxy.spool import SpoolReader, SpoolWriter
-from tests.headrace.building import pipeline_of
-from tests.proxy.spool.writing import KEY, Script
+from tests.headrace.pipelines import pipeline_of
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 from train.substrate.build import build_substrate
 from train.substrate.spec import Substrate
 
@@ -62,7 +62,7 @@ def fill(home: Home) -> None:
                     "id": f"chatcmpl-{number}", "object": "chat.completion", "model": "m-1",
                     "choices": [{"index": 0, "finish_reason": "stop", "message": said.pop()}],
                 }  # fmt: skip
-                Script(writer, number, at=1_790_000_000.0 + number).whole(
+                ExchangeScript(writer, number, at=1_790_000_000.0 + number).whole(
                     json.dumps({"model": "m", "messages": said}).encode(),
                     json.dumps(answer).encode(),
                 )

@@ -34,7 +34,7 @@ def request(number: int, messages: int = 1) -> RedactionRequest:
     return RedactionRequest(RedactionScope("acme", f"t{number}"), said)
 
 
-class OneAfterTheOther:
+class SerialEngine:
     """An engine without a cluster: what a worker would do, done here, sealed all the same."""
 
     workers = 2
@@ -62,7 +62,7 @@ def test_pieces_hold_all_requests_in_order(sizes: list[int], count: int) -> None
 
 
 def test_a_trajectory_is_redacted_as_a_whole(tmp_path: Path) -> None:
-    spread = EngineRedaction(OneAfterTheOther(tmp_path), "default", load_bundle())
+    spread = EngineRedaction(SerialEngine(tmp_path), "default", load_bundle())
     answers = spread.redact_all([request(number, 9) for number in range(5)])
     texts = [[one.message.parts[0].text for one in answer or ()] for answer in answers]
     assert [len(said) for said in texts] == [9] * 5
@@ -80,7 +80,7 @@ def own_keys(tmp_path_factory: pytest.TempPathFactory) -> PolicyBundle:
     return load_bundle(folder)
 
 
-class Silent:
+class UncalledDetector:
     """A detector that must not be asked: what there is to find was found elsewhere."""
 
     name, version, entities = "silent", "1", frozenset[str]()
@@ -96,8 +96,8 @@ def test_keys_of_subjects_stay_here_while_others_find(
     secrets = load_secrets(home.secrets, create=True)
     key, subjects = secrets.derive(b"pseudonym"), subject_keys_of(home, secrets)
     requests = [request(number, 9) for number in range(5)]
-    engine = OneAfterTheOther(tmp_path)
-    here = Redactor(spec, [Silent()], pseudonym_key=key, subjects=subjects)
+    engine = SerialEngine(tmp_path)
+    here = Redactor(spec, [UncalledDetector()], pseudonym_key=key, subjects=subjects)
     answers = EngineDetection(engine, str(own_keys.path), own_keys, here).redact_all(requests)
     alone = build_redactor(spec, pseudonym_key=key, subjects=subjects)
     expected = InlineRedaction(alone).redact_all(requests)
@@ -112,28 +112,28 @@ def test_keys_of_subjects_stay_here_while_others_find(
 
 
 def test_what_a_node_cannot_vouch_for_is_held_here(tmp_path: Path, own_keys: PolicyBundle) -> None:
-    class Failing(OneAfterTheOther):
+    class FailingDetector(SerialEngine):
         def map(self, name: str, jobs: Sequence[Any]) -> list[Any]:
             return [[None, *answer[1:]] for answer in super().map(name, jobs)]
 
     redactor = build_redactor(
         own_keys.redaction.spec, pseudonym_key=bytes(32), subjects=MemorySubjectKeys()
     )
-    spread = EngineDetection(Failing(tmp_path), str(own_keys.path), own_keys, redactor)
+    spread = EngineDetection(FailingDetector(tmp_path), str(own_keys.path), own_keys, redactor)
     first, second = spread.redact_all([request(0), request(1)])
     assert first is None
     assert second is not None
 
 
 def test_a_node_with_another_policy_refuses(tmp_path: Path) -> None:
-    engine = OneAfterTheOther(tmp_path)
+    engine = SerialEngine(tmp_path)
     job = work.RedactionJob("strict", load_bundle().content_hash, (request(0),))
     with pytest.raises(ConfigurationError, match="same bundle"):
         engine.map("redact", [job])
 
 
 def test_an_error_of_a_worker_says_nothing_of_its_work(tmp_path: Path) -> None:
-    engine = OneAfterTheOther(tmp_path)
+    engine = SerialEngine(tmp_path)
     with pytest.raises(WorkError) as raised:
         engine.map("walk", [["maria.lopez@example.org"]])
     assert "maria" not in str(raised.value)

@@ -16,7 +16,7 @@ from headrace.cli import run
 from headrace.govern.near_duplicates import leave_near, open_near, sweep_near
 from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
-from tests.governance.building import (
+from tests.governance.factories import (
     KEY,
     NOW,
     assembly,
@@ -33,7 +33,7 @@ SPEC = NearDuplicates()
 OTHER = "Which screws hold a wooden shelf on a brick wall, and how deep must the holes be drilled{}"
 
 
-class House:
+class RestartedGovernor:
     """A home whose governor is started anew for each batch."""
 
     def __init__(self, root: Path) -> None:
@@ -68,8 +68,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def house(tmp_path: Path) -> RestartedGovernor:
+    return RestartedGovernor(tmp_path)
 
 
 def shelf(number: int, end: str = "?") -> PlacedCall:
@@ -77,7 +77,7 @@ def shelf(number: int, end: str = "?") -> PlacedCall:
     return placed(call(number, [user(OTHER.format(end))], said), trajectory=f"t{number}")
 
 
-def test_days_go_on_where_the_last_one_stopped(house: House) -> None:
+def test_days_go_on_where_the_last_one_stopped(house: RestartedGovernor) -> None:
     assert house.add(lamps(1)) == ["step1"]
     assert house.add(shelf(2), lamps(3, "!")) == ["step2"]
     assert house.add(shelf(4, "!"), lamps(5, "?")) == []
@@ -89,7 +89,7 @@ def test_days_go_on_where_the_last_one_stopped(house: House) -> None:
 
 
 @pytest.mark.parametrize("damage", ["lost", "broken", "crash"])
-def test_what_is_missing_is_read_again_from_the_lake(house: House, damage: str) -> None:
+def test_what_is_missing_is_read_again_from_the_lake(house: RestartedGovernor, damage: str) -> None:
     house.add(lamps(1))
     house.add(shelf(2), crash=damage == "crash")
     if damage == "lost":
@@ -102,7 +102,7 @@ def test_what_is_missing_is_read_again_from_the_lake(house: House, damage: str) 
     assert house.add(lamps(5, "?")) == []
 
 
-def test_another_policy_compares_anew_and_leaves_no_old_index(house: House) -> None:
+def test_another_policy_compares_anew_and_leaves_no_old_index(house: RestartedGovernor) -> None:
     house.add(lamps(1))
     before = house.index
     assert house.add(lamps(2, "!"), spec=NearDuplicates(shingle=5)) == []
@@ -114,7 +114,7 @@ def test_another_policy_compares_anew_and_leaves_no_old_index(house: House) -> N
 
 
 def test_a_stored_step_that_was_beaten_is_no_longer_eligible(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    house = RestartedGovernor(tmp_path)
     house.policy = bundle(tmp_path / "policy", dedup="{near_duplicates: {keep: latest}}")
     house.add(lamps(1), spec=NearDuplicates(keep="latest"))
     assert house.add(lamps(2, "!"), spec=NearDuplicates(keep="latest")) == ["step2"]
@@ -124,7 +124,7 @@ def test_a_stored_step_that_was_beaten_is_no_longer_eligible(tmp_path: Path) -> 
     assert refused == [{"refusal": "decision:drop", "steps": 1}]
 
 
-def test_an_erasure_takes_a_person_out_of_the_index(house: House) -> None:
+def test_an_erasure_takes_a_person_out_of_the_index(house: RestartedGovernor) -> None:
     mine = "My mail is jo@corp.io. " + QUESTION.format(".")
     house.add(placed(call(1, [user(mine)], ANSWER.format(".")), trajectory="t1"), shelf(2))
     person = subject_id(KEY, "acme", "jo@corp.io")
@@ -137,7 +137,7 @@ def test_an_erasure_takes_a_person_out_of_the_index(house: House) -> None:
 
 
 def test_the_command_sweeps_what_it_erased(
-    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    house: RestartedGovernor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADRACE_HOME", str(house.home.root))
     monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)

@@ -14,7 +14,7 @@ from headrace.cli import run
 from headrace.govern.spool_expiry import EXPIRED
 from proxy.spool import SpoolWriter
 from proxy.spool.expiry import expire
-from tests.proxy.spool.writing import Script
+from tests.proxy.spool.scripts import ExchangeScript
 
 DAY = 86_400.0
 
@@ -30,7 +30,7 @@ def captured(home: Home, days: float) -> Path:
     """Return the segment of a gateway that died so many days ago."""
     secrets = load_secrets(home.secrets, create=True)
     with SpoolWriter(home.spool, secrets.derive(b"spool")) as writer:
-        Script(writer, 1).whole(b"my number is 212 555 0142")
+        ExchangeScript(writer, 1).whole(b"my number is 212 555 0142")
     path = home.spool / writer.writer / "00000001.spool"
     then = time.time() - days * DAY
     os.utime(path, (then, then))

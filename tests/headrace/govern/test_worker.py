@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-class Watched(Lake):
+class ChangingLake(Lake):
     """A lake to which something happens while a governor is built on it."""
 
     def __init__(self, location: Location) -> None:
@@ -65,8 +65,8 @@ def test_a_policy_that_is_still_being_written_is_never_in_force(
 ) -> None:
     """The part of a file that stands there may be a whole policy without its last limits."""
     said: list[str] = []
-    lake = Watched.open(str(tmp_path / "lake"))
-    assert isinstance(lake, Watched)
+    lake = ChangingLake.open(str(tmp_path / "lake"))
+    assert isinstance(lake, ChangingLake)
     consent = folder / "consent.yaml"
     whole = consent.read_text()
     part, _, rest = whole.partition("  headers:")

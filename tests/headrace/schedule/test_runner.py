@@ -31,7 +31,7 @@ def schedule(**spec: Any) -> Schedule:
     )
 
 
-class Script:
+class ScriptedCommands:
     """Answers commands by their first two words, one answer after another; keeps what was asked."""
 
     def __init__(self, **answers: Sequence[CommandOutcome]) -> None:
@@ -66,7 +66,7 @@ def trained(version: str) -> CommandOutcome:
 
 
 def test_a_good_night_builds_plans_and_trains() -> None:
-    script = Script(build=[BUILT], plan=[planned("sft")], run=[trained("0002")])
+    script = ScriptedCommands(build=[BUILT], plan=[planned("sft")], run=[trained("0002")])
     night = script.run(schedule())
     assert night == Night("trained", (), "shop@v7", ("a", "b", "c"), ("shop@0002",), ())
     assert script.asked == [
@@ -77,7 +77,7 @@ def test_a_good_night_builds_plans_and_trains() -> None:
 
 
 def test_with_promote_the_night_climbs_the_ladder() -> None:
-    script = Script(
+    script = ScriptedCommands(
         build=[BUILT],
         plan=[planned("sft", "awr")],
         run=[trained("0002"), CommandOutcome(1)],
@@ -93,26 +93,26 @@ def test_with_promote_the_night_climbs_the_ladder() -> None:
 
 
 def test_without_promote_the_first_candidate_ends_the_night() -> None:
-    script = Script(build=[BUILT], plan=[planned("sft", "awr")], run=[trained("0002")])
+    script = ScriptedCommands(build=[BUILT], plan=[planned("sft", "awr")], run=[trained("0002")])
     script.run(schedule(recipes=["sft", "awr"]))
     assert sum(asked.startswith("train run") for asked in script.asked) == 1
 
 
 def test_what_failed_is_tried_again_what_was_refused_is_not() -> None:
-    script = Script(
+    script = ScriptedCommands(
         build=[CommandOutcome(3, error="disk"), BUILT],
         plan=[planned("sft")],
         run=[CommandOutcome(-9, error="killed"), trained("0002")],
     )
     assert script.run(schedule()).outcome == "trained"
-    refused = Script(build=[CommandOutcome(2, error="s.yaml:3: wrong")])
+    refused = ScriptedCommands(build=[CommandOutcome(2, error="s.yaml:3: wrong")])
     night = refused.run(schedule())
     assert (night.outcome, night.reasons) == ("failed", ("substrate build: s.yaml:3: wrong",))
     assert len(refused.asked) == 1
 
 
 def test_too_little_new_is_nothing_to_do() -> None:
-    script = Script(build=[BUILT])
+    script = ScriptedCommands(build=[BUILT])
     night = script.run(schedule(conditions={"minimum_new_items": 2}), frozenset("ab"))
     assert (night.outcome, night.reasons) == ("nothing", ("1 new items, fewer than 2",))
 
@@ -125,12 +125,12 @@ def test_too_little_new_is_nothing_to_do() -> None:
     ],
 )
 def test_what_cannot_learn_is_not_run_and_says_why(plan: CommandOutcome, reason: str) -> None:
-    night = Script(build=[BUILT], plan=[plan]).run(schedule())
+    night = ScriptedCommands(build=[BUILT], plan=[plan]).run(schedule())
     assert (night.outcome, night.reasons) == ("nothing", (reason,))
 
 
 def test_the_deadline_ends_the_night_wherever_it_is() -> None:
-    script = Script(build=[BUILT], plan=[planned("sft")], run=[trained("0002")])
+    script = ScriptedCommands(build=[BUILT], plan=[planned("sft")], run=[trained("0002")])
     night = script.run(schedule(deadline_minutes=2.5))
     assert night.outcome == "deadline"
     assert script.asked[-1].startswith("train run")
@@ -159,19 +159,21 @@ def decided(surface: str) -> CommandOutcome:
 
 
 def test_a_schedule_that_names_a_policy_trains_only_when_the_weights_should_change() -> None:
-    script = Script(run=[decided("memory")])
+    script = ScriptedCommands(run=[decided("memory")])
     night = script.run(schedule(evolution="night.yaml"))
     assert (night.outcome, night.reasons) == ("nothing", ("decision d1: memory (the rule)",))
     assert script.asked == ["evolve run night.yaml"]
 
 
 def test_a_decision_for_the_weights_goes_on_to_training() -> None:
-    script = Script(build=[BUILT], plan=[planned("sft")], run=[decided("weights"), trained("0002")])
+    script = ScriptedCommands(
+        build=[BUILT], plan=[planned("sft")], run=[decided("weights"), trained("0002")]
+    )
     night = script.run(schedule(evolution="night.yaml"))
     assert (night.outcome, night.models) == ("trained", ("shop@0002",))
 
 
 def test_a_control_plane_that_fails_fails_the_night() -> None:
-    script = Script(run=[CommandOutcome(2, {}, "no such file")])
+    script = ScriptedCommands(run=[CommandOutcome(2, {}, "no such file")])
     night = script.run(schedule(evolution="night.yaml"))
     assert (night.outcome, night.reasons) == ("failed", ("evolve run: no such file",))

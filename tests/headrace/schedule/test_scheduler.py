@@ -17,7 +17,7 @@ from tests.headrace.schedule.test_runner import BUILT, planned, schedule, traine
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-class Nights:
+class NightSchedule:
     """A clock that is set by hand, and commands that always work."""
 
     def __init__(self, home: Path, **spec: Any) -> None:
@@ -51,7 +51,7 @@ class Nights:
 
 
 def test_each_night_runs_once_also_across_restarts(tmp_path: Path) -> None:
-    nights = Nights(tmp_path, conditions={"minimum_new_items": 0})
+    nights = NightSchedule(tmp_path, conditions={"minimum_new_items": 0})
     nights.scheduler().look(nights.schedule)
     for hours in (14, 14.1, 20, 38, 38.2):
         nights.now = NOON + timedelta(hours=hours)
@@ -61,7 +61,7 @@ def test_each_night_runs_once_also_across_restarts(tmp_path: Path) -> None:
 
 
 def test_missed_nights_are_made_up_for_once_and_that_is_written_down(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
+    nights = NightSchedule(tmp_path)
     nights.scheduler().look(nights.schedule)
     nights.now = NOON + timedelta(days=4)
     nights.scheduler().look(nights.schedule)
@@ -73,7 +73,7 @@ def test_missed_nights_are_made_up_for_once_and_that_is_written_down(tmp_path: P
 
 
 def test_what_was_learned_is_not_new_the_next_night(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
+    nights = NightSchedule(tmp_path)
     scheduler = nights.scheduler()
     assert scheduler.run(nights.schedule).outcome == "trained"
     assert scheduler.run(nights.schedule).outcome == "nothing"
@@ -81,16 +81,16 @@ def test_what_was_learned_is_not_new_the_next_night(tmp_path: Path) -> None:
 
 def test_conditions_are_waited_for_then_the_night_is_skipped(tmp_path: Path) -> None:
     window = {"opens": "12:30", "closes": "13:00"}
-    patient = Nights(tmp_path / "a", conditions={"window": window, "wait_minutes": 40})
+    patient = NightSchedule(tmp_path / "a", conditions={"window": window, "wait_minutes": 40})
     assert patient.scheduler().run(patient.schedule).outcome == "trained"
-    hasty = Nights(tmp_path / "b", conditions={"window": window, "wait_minutes": 5})
+    hasty = NightSchedule(tmp_path / "b", conditions={"window": window, "wait_minutes": 5})
     night = hasty.scheduler().run(hasty.schedule)
     assert (night.outcome, night.reasons) == ("skipped", ("outside the window 12:30 to 13:00",))
     assert hasty.asked == []
 
 
 def test_two_nights_of_one_model_never_run_together(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
+    nights = NightSchedule(tmp_path)
     inside, go_on = threading.Event(), threading.Event()
     answer = nights.answer
 
@@ -121,7 +121,7 @@ def test_a_night_that_was_broken_off_is_made_up_for_as_often_as_what_fails_is_tr
         raise KilledError
 
     for catch_up, tries in ((True, 2), (False, 1)):
-        nights = Nights(tmp_path / str(catch_up), catch_up=catch_up)
+        nights = NightSchedule(tmp_path / str(catch_up), catch_up=catch_up)
         nights.scheduler().look(nights.schedule)
         answer, nights.answer = nights.answer, kill  # type: ignore[method-assign]
         nights.now = NOON + timedelta(hours=14)
@@ -136,7 +136,7 @@ def test_a_night_that_was_broken_off_is_made_up_for_as_often_as_what_fails_is_tr
 
 
 def test_a_night_that_goes_on_is_not_taken_for_one_that_was_broken_off(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
+    nights = NightSchedule(tmp_path)
     diary = NightHistory(nights.home.state / "schedules", "nightly")
     moment = NOON.isoformat()
     diary.write({"night": "1", "due": moment, "begun": moment, "outcome": "begun"})
@@ -162,7 +162,7 @@ def test_a_diary_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
 
 
 def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -> None:
-    long = Nights(tmp_path, model="one")
+    long = NightSchedule(tmp_path, model="one")
     other = schedule(catch_up=False, model="two")
     other = other.model_copy(
         update={"metadata": other.metadata.model_copy(update={"name": "other"})}
@@ -187,7 +187,7 @@ def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -
 
 
 def test_a_clock_that_was_wrong_once_keeps_no_later_night_from_beginning(tmp_path: Path) -> None:
-    nights = Nights(tmp_path, conditions={"minimum_new_items": 0})
+    nights = NightSchedule(tmp_path, conditions={"minimum_new_items": 0})
     for hours in (0, 24 * 3650, 0.1, 14, 14.1, 38, 38.1):
         nights.now = NOON + timedelta(hours=hours)
         nights.scheduler().look(nights.schedule)

@@ -19,7 +19,7 @@ from headrace.serving.hosts import (
     VllmServers,
     tool_arguments,
 )
-from tests.support.upstream import Reply, Seen, Upstream, as_json
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
 from tests.train.test_chat_templates import templates
 from tests.trajectory.test_child_process import ended
 from trajectory.errors import ConfigurationError
@@ -199,7 +199,7 @@ def test_no_vllm_process_outlives_a_server_that_is_killed(tmp_path: Path) -> Non
 def test_servers_of_ones_own_are_asked_what_they_have(tmp_path: Path) -> None:
     listed = ["shop@0001"]
 
-    def server(request: Seen) -> Reply:
+    def server(request: ReceivedRequest) -> Reply:
         allowed = request.header("authorization") == "Bearer sk-gate"
         return as_json({"data": [{"id": name} for name in listed if allowed]})
 

@@ -12,7 +12,7 @@ from train.registry.versions import ModelRegistry
 
 
 @dataclass
-class Slow:
+class SlowHost:
     """A host whose versions are ready when a test says so."""
 
     up: set[str] = field(default_factory=set)
@@ -36,9 +36,9 @@ class Slow:
 
 
 @dataclass
-class Place:
+class Reconciliation:
     registry: ModelRegistry
-    host: Slow
+    host: SlowHost
     reconciler: VersionReconciler
     now: list[float]
 
@@ -50,8 +50,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    registry, host, now = ModelRegistry(tmp_path / "models"), Slow(), [0.0]
+def place(tmp_path: Path) -> Reconciliation:
+    registry, host, now = ModelRegistry(tmp_path / "models"), SlowHost(), [0.0]
     for name in ("one", "two", "three"):
         folder = tmp_path / name
         folder.mkdir()
@@ -67,10 +67,12 @@ def place(tmp_path: Path) -> Place:
         clock=lambda: now[0],
     )
     reconciler.start()
-    return Place(registry, host, reconciler, now)
+    return Reconciliation(registry, host, reconciler, now)
 
 
-def test_a_promoted_version_takes_over_when_it_is_ready_and_not_before(place: Place) -> None:
+def test_a_promoted_version_takes_over_when_it_is_ready_and_not_before(
+    place: Reconciliation,
+) -> None:
     assert place.published() == {}
     place.host.up.add("shop@0001")
     assert place.published() == {"live": "shop@0001"}
@@ -82,7 +84,7 @@ def test_a_promoted_version_takes_over_when_it_is_ready_and_not_before(place: Pl
 
 
 def test_what_was_replaced_is_put_away_after_a_while_and_comes_back_with_a_rollback(
-    place: Place,
+    place: Reconciliation,
 ) -> None:
     place.host.up |= {"shop@0001", "shop@0002"}
     place.published()
@@ -101,7 +103,7 @@ def test_what_was_replaced_is_put_away_after_a_while_and_comes_back_with_a_rollb
 
 
 def test_a_version_that_cannot_be_loaded_changes_nothing_and_is_told_once(
-    place: Place, caplog: pytest.LogCaptureFixture
+    place: Reconciliation, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.host.up.add("shop@0001")
     place.published()
@@ -116,7 +118,7 @@ def test_a_version_that_cannot_be_loaded_changes_nothing_and_is_told_once(
     assert place.host.begun.count("shop@0002") == 2
 
 
-def test_trials_are_published_when_ready_and_go_when_they_end(place: Place) -> None:
+def test_trials_are_published_when_ready_and_go_when_they_end(place: Reconciliation) -> None:
     place.host.up |= {"shop@0001", "shop@0003"}
     place.registry.try_out("shop", "0002", "canary", actor="ann")
     place.registry.try_out("shop", "0003", "shadow", actor="ann")
@@ -131,14 +133,14 @@ def test_trials_are_published_when_ready_and_go_when_they_end(place: Place) -> N
     assert place.published() == {"live": "shop@0001", "shadow": "shop@0003"}
 
 
-def test_a_server_that_goes_away_is_no_longer_published(place: Place) -> None:
+def test_a_server_that_goes_away_is_no_longer_published(place: Reconciliation) -> None:
     place.host.up.add("shop@0001")
     assert place.published() == {"live": "shop@0001"}
     place.host.up.clear()
     assert place.published() == {}
 
 
-def test_at_the_end_nothing_is_published_and_nothing_is_left_up(place: Place) -> None:
+def test_at_the_end_nothing_is_published_and_nothing_is_left_up(place: Reconciliation) -> None:
     place.host.up.add("shop@0001")
     place.published()
     place.reconciler.close()
@@ -147,7 +149,9 @@ def test_at_the_end_nothing_is_published_and_nothing_is_left_up(place: Place) ->
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"version": 5}'])
-def test_a_broken_pointer_changes_nothing_and_holds_nobody_up(place: Place, content: str) -> None:
+def test_a_broken_pointer_changes_nothing_and_holds_nobody_up(
+    place: Reconciliation, content: str
+) -> None:
     place.host.up.add("shop@0001")
     assert place.published() == {"live": "shop@0001"}
     other = place.registry.get("shop", "0002").path
@@ -166,18 +170,20 @@ def test_a_broken_pointer_changes_nothing_and_holds_nobody_up(place: Place, cont
     assert place.published() == {"live": "shop@0002"}
 
 
-def former(place: Place) -> list[str]:
+def former(place: Reconciliation) -> list[str]:
     models = json.loads(place.reconciler.publication.read_text())["models"]
     return [found["label"] for found in models["shop"].get("former", [])]
 
 
-def pin(place: Place, label: str) -> None:
+def pin(place: Reconciliation, label: str) -> None:
     pins = Pins(place.reconciler.publication.with_name(FILE_NAME))
     pins.keep(label.encode(), label, {label: 1}, 3600)
     pins.close()
 
 
-def test_a_version_that_trajectories_are_pinned_to_stays_up_after_a_promotion(place: Place) -> None:
+def test_a_version_that_trajectories_are_pinned_to_stays_up_after_a_promotion(
+    place: Reconciliation,
+) -> None:
     place.host.up |= {"shop@0001", "shop@0002", "shop@0003"}
     place.published()
     pin(place, "shop@0001")
@@ -194,7 +200,7 @@ def test_a_version_that_trajectories_are_pinned_to_stays_up_after_a_promotion(pl
     assert place.host.ended == ["shop@0002"]
 
 
-def test_a_pinned_version_comes_up_again_with_the_keeper(place: Place) -> None:
+def test_a_pinned_version_comes_up_again_with_the_keeper(place: Reconciliation) -> None:
     place.host.up |= {"shop@0001", "shop@0002"}
     pin(place, "shop@0001")
     place.registry.promote("shop", "0002", actor="ann")
@@ -203,7 +209,7 @@ def test_a_pinned_version_comes_up_again_with_the_keeper(place: Place) -> None:
     assert (place.published(), former(place)) == ({"live": "shop@0002"}, ["shop@0001"])
 
 
-def test_a_version_that_a_rollback_took_out_answers_nobody_any_more(place: Place) -> None:
+def test_a_version_that_a_rollback_took_out_answers_nobody_any_more(place: Reconciliation) -> None:
     place.host.up |= {"shop@0001", "shop@0002"}
     place.registry.promote("shop", "0002", actor="ann")
     place.published()
@@ -215,7 +221,7 @@ def test_a_version_that_a_rollback_took_out_answers_nobody_any_more(place: Place
     assert place.host.ended == ["shop@0002"]
 
 
-def test_at_most_two_former_versions_take_memory(place: Place, tmp_path: Path) -> None:
+def test_at_most_two_former_versions_take_memory(place: Reconciliation, tmp_path: Path) -> None:
     for name in ("four", "five"):
         folder = tmp_path / name
         folder.mkdir()
@@ -230,7 +236,7 @@ def test_at_most_two_former_versions_take_memory(place: Place, tmp_path: Path) -
     assert sorted(former(place)) == ["shop@0003", "shop@0004"]
 
 
-def test_a_pins_file_that_cannot_be_read_changes_nothing(place: Place) -> None:
+def test_a_pins_file_that_cannot_be_read_changes_nothing(place: Reconciliation) -> None:
     place.host.up.add("shop@0001")
     place.reconciler.publication.with_name(FILE_NAME).write_bytes(b"no database" * 500)
     assert place.published() == {"live": "shop@0001"}

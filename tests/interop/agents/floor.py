@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider.sessions import Script, Session, SessionProvider
 from tests.support.upstream import Upstream
-from tests.trajectory.corrected import corrected
+from tests.trajectory.corrections import corrected
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.result import PlacedCall, PlacedLink
 from trajectory.call import Call, CallKind
@@ -28,7 +28,7 @@ _BATCH = 60
 class Floor:
     """A gateway, a provider behind it, and what came through."""
 
-    gateway: Running
+    gateway: GatewayProcess
     provider: SessionProvider
     placed: list[PlacedCall] = field(default_factory=list)
     links: list[PlacedLink] = field(default_factory=list)
@@ -70,7 +70,7 @@ def floor(home: Path, script: Script, *, tools: str | None = None) -> Iterator[F
         routes = [{"name": "model", "upstream": upstream.url}]
         if tools is not None:
             routes.append({"name": "tools", "upstream": tools, "kind": "tool"})
-        with Running(home, {"routes": routes}) as gateway:
+        with GatewayProcess(home, {"routes": routes}) as gateway:
             yield Floor(gateway, provider)
 
 

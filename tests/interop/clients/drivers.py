@@ -30,13 +30,13 @@ class Wire:
         """Return a transport that keeps what comes back, for httpx or its successor."""
         wire = self
 
-        class Keeping(library.HTTPTransport):  # type: ignore[misc,name-defined]
+        class RecordingTransport(library.HTTPTransport):  # type: ignore[misc,name-defined]
             def handle_request(self, request: Any) -> Any:
                 response = super().handle_request(request)
-                response.stream = Kept(response)
+                response.stream = RecordingStream(response)
                 return response
 
-        class Kept(library.SyncByteStream):  # type: ignore[misc,name-defined]
+        class RecordingStream(library.SyncByteStream):  # type: ignore[misc,name-defined]
             def __init__(self, response: Any) -> None:
                 self.inner, self.response = response.stream, response
                 self.pieces: list[bytes] = []
@@ -51,7 +51,7 @@ class Wire:
                 body, response = b"".join(self.pieces), self.response
                 wire.received.append((response.status_code, response.headers.raw, body))
 
-        return Keeping(verify=self.verify, proxy=self.proxy, trust_env=False)
+        return RecordingTransport(verify=self.verify, proxy=self.proxy, trust_env=False)
 
     def client(self, library: Any = httpx, **settings: Any) -> Any:
         """Return a client over it."""

@@ -12,10 +12,10 @@ import pytest
 
 from tests.golden.calls.replay import CONFIGURED
 from tests.interop.clients.drivers import BOTO_DRIVERS, HTTPX_DRIVERS, ROUTES, Driver, Wire
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.tls import Tls
-from tests.support.upstream import Seen, Upstream
+from tests.support.upstream import ReceivedRequest, Upstream
 from trajectory.call import CallKind
 from trajectory.dialects.registry import read_calls
 from trajectory.exchange import ExchangeOutcome
@@ -43,25 +43,27 @@ def secure(tls: Tls) -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(
+    upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     routes = [{"name": name, "upstream": upstream.url} for name in ROUTES]
-    with Running(tmp_path_factory.mktemp("sdks"), {"routes": routes}) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("sdks"), {"routes": routes}) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def proxy(
     secure: Upstream, tls: Tls, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
+) -> Iterator[GatewayProcess]:
     settings = {
         "routes": [{"name": "shop", "upstream": secure.url}],
         "upstream_ca": str(tls.roots),
     }
-    with Running(tmp_path_factory.mktemp("sdks-forward"), settings) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("sdks-forward"), settings) as running:
         yield running
 
 
-def sent(seen: list[Seen]) -> list[Any]:
+def sent(seen: list[ReceivedRequest]) -> list[Any]:
     """Return what a provider received, without what a gateway must change."""
     left_out = _CREDENTIALS | _CHANGING | _HOP
     return [
@@ -84,7 +86,7 @@ def drive(driver: Driver, wire: Wire, provider: Upstream) -> tuple[Any, list[Any
 
 
 @pytest.mark.parametrize("name", [*HTTPX_DRIVERS, *BOTO_DRIVERS])
-def test_at_a_base_url(name: str, gateway: Running, upstream: Upstream) -> None:
+def test_at_a_base_url(name: str, gateway: GatewayProcess, upstream: Upstream) -> None:
     route, driver = {**HTTPX_DRIVERS, **BOTO_DRIVERS}[name]
     direct = drive(driver, Wire(upstream.url, OWN_KEY), upstream)
     through = drive(driver, Wire(f"{gateway.url}/{route}", gateway.key), upstream)
@@ -99,7 +101,7 @@ def test_at_a_base_url(name: str, gateway: Running, upstream: Upstream) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*HTTPX_DRIVERS, *BOTO_DRIVERS])
 def test_behind_the_intercepting_proxy(
-    name: str, proxy: Running, secure: Upstream, tls: Tls
+    name: str, proxy: GatewayProcess, secure: Upstream, tls: Tls
 ) -> None:
     _, driver = {**HTTPX_DRIVERS, **BOTO_DRIVERS}[name]
     own = ssl.create_default_context(cafile=str(tls.roots))
@@ -118,7 +120,7 @@ def test_behind_the_intercepting_proxy(
         assert all(call.kind is not CallKind.OPAQUE for call in read_calls(exchange, CONFIGURED))
 
 
-def test_a_refusal_is_an_error_that_each_sdk_knows(gateway: Running) -> None:
+def test_a_refusal_is_an_error_that_each_sdk_knows(gateway: GatewayProcess) -> None:
     """Wrong keys, in the shape of each provider: typed errors, with the gateway's text."""
     import anthropic
     import openai
@@ -172,7 +174,12 @@ def run_node(folder: Path, provider: Upstream, **wire: Any) -> tuple[Any, Any]:
 
 @pytest.mark.slow
 def test_node_s_sdks_in_both_modes(
-    node: Path, gateway: Running, upstream: Upstream, proxy: Running, secure: Upstream, tls: Tls
+    node: Path,
+    gateway: GatewayProcess,
+    upstream: Upstream,
+    proxy: GatewayProcess,
+    secure: Upstream,
+    tls: Tls,
 ) -> None:
     own = {"openai": upstream.url, "anthropic": upstream.url}
     direct = run_node(node, upstream, url=own, key=OWN_KEY)

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 
-class Events(EventStore):
+class StoredEvents(EventStore):
     """Keeps all messages of streams, so that a broken one can be resumed."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def serving(app: Any) -> Iterator[str]:
 def tool_servers() -> Iterator[dict[str, str]]:
     """Serve all transports; give their addresses."""
     plain = calculator(json_response=True)
-    streaming = calculator(event_store=Events(), retry_interval=50)
+    streaming = calculator(event_store=StoredEvents(), retry_interval=50)
     # Over HTTP+SSE the server names the address for posts: the gateway's prefix must be in it.
     older = calculator()
     with (

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.headrace.building import pipeline
+from tests.headrace.pipelines import pipeline
 from tests.interop.formats.conftest import run
-from tests.proxy.running import SPOOL_KEY, Running
-from tests.support.upstream import Reply, Seen, Upstream, as_json
+from tests.proxy.gateway_process import SPOOL_KEY, GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
 from tests.trajectory.documents import own_trajectory
 from tests.trajectory.formats.test_atif import DOCUMENT
 from trajectory.canonical import canonical_json
@@ -53,7 +53,7 @@ def test_their_own_models_accept_and_refuse_what_we_do(python: str) -> None:
         assert code in {one.code for one in found if one.level == "FATAL"}
 
 
-def provider(request: Seen) -> Reply:
+def provider(request: ReceivedRequest) -> Reply:
     """Ask for the tool first, then answer with what it said."""
     messages = json.loads(request.body)["messages"]
     message: dict[str, Any] = {"role": "assistant", "content": f"It is {messages[-1]['content']}."}
@@ -81,7 +81,7 @@ def provider(request: Seen) -> Reply:
 def test_openinference_spans_of_a_real_agent_become_steps_and_documents(
     python: str, tmp_path: Path
 ) -> None:
-    with Upstream(provider) as upstream, Running(tmp_path) as gateway:
+    with Upstream(provider) as upstream, GatewayProcess(tmp_path) as gateway:
         run(
             python,
             "instrumented.py",

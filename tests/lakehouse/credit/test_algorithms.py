@@ -31,7 +31,7 @@ SETTINGS: list[tuple[str, dict[str, Value]]] = [
 ]  # fmt: skip
 
 
-class Held:
+class SessionLake:
     """A lake of one session."""
 
     def __init__(self, attempts: list[Attempt]) -> None:
@@ -45,7 +45,7 @@ class Held:
 
 
 def computed(
-    held: Held, name: str, given: dict[str, Value], weights: RewardWeights
+    held: SessionLake, name: str, given: dict[str, Value], weights: RewardWeights
 ) -> dict[str, float]:
     rows = credit_rows(held, algorithm_named(name), given, weights, Scope()).to_pylist()
     found = {row["step_id"]: row["advantage"] for row in rows}
@@ -63,7 +63,7 @@ def judged(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def check(
-    held: Held,
+    held: SessionLake,
     attempts: list[Attempt],
     weights: RewardWeights,
     settings: list[tuple[str, dict[str, Value]]],
@@ -78,7 +78,7 @@ def check(
 def test_sql_equals_the_papers() -> None:
     """Forty worlds at once: each has tenants of its own, and nothing is compared across tenants."""
     attempts = [attempt for seed in range(40) for attempt in draw_world(seed)]
-    held = Held(attempts)
+    held = SessionLake(attempts)
     check(held, attempts, DENSE, SETTINGS)
     check(held, judged(attempts), JUDGED, [(name, given) for name, given in SETTINGS if not given])
 
@@ -89,7 +89,7 @@ def test_long_attempts_do_not_leave_the_range_of_a_double() -> None:
         tuple(Decision(f"t00-s{i}", "x", 0.5 * (i % 3)) for i in range(900)),
     )  # fmt: skip
     short = Attempt("t01", "acme", "a", "shop", 0.0, (Decision("t01-s0", "x"),))
-    held = Held([long, short])
+    held = SessionLake([long, short])
     for name in ("return_to_go", "gigpo", "grouped_gae"):
         for gamma in (0.01, 0.99):
             settled = algorithm_named(name).settle({"gamma": gamma})
@@ -103,7 +103,7 @@ def test_a_long_line_of_attempts_keeps_its_fading_mean() -> None:
         Attempt(f"t{i:04d}", "acme", None, "shop", float(i % 7), (Decision(f"t{i:04d}-s0", None),))
         for i in range(700)
     ]
-    held = Held(attempts)
+    held = SessionLake(attempts)
     for decay in (0.3, 0.9):
         expected = REFERENCES["ema_baseline"](attempts, decay=decay, by="app")
         found = computed(held, "ema_baseline", {"decay": decay}, DENSE)
@@ -115,7 +115,7 @@ def test_step_rewards_add_up_to_the_reward() -> None:
     for combine in ("mean", "minimum", "sum"):
         weights = RewardWeights({"success": 2.0, "progress": -1.0}, combine, "zero")
         rows = credit_rows(
-            Held(attempts), algorithm_named("grpo"), {}, weights, Scope()
+            SessionLake(attempts), algorithm_named("grpo"), {}, weights, Scope()
         ).to_pylist()
         summed: dict[str, float] = {}
         for row in rows:
@@ -130,7 +130,7 @@ def test_one_attempt_says_nothing_but_to_a_baseline_over_time() -> None:
         Attempt(f"t{i}", "acme", f"task{i}", "shop", float(i % 2), (Decision(f"t{i}-s0", "x"),))
         for i in range(4)
     ]
-    held = Held(attempts)
+    held = SessionLake(attempts)
     for name in ("grpo", "leave_one_out", "gigpo", "hgpo", "grouped_gae"):
         assert set(computed(held, name, {}, JUDGED).values()) == {0.0}
     assert any(computed(held, "ema_baseline", {}, JUDGED).values())
@@ -140,7 +140,7 @@ def test_one_attempt_says_nothing_but_to_a_baseline_over_time() -> None:
 def test_a_tenant_can_be_taken_alone() -> None:
     attempts = draw_world(5)
     rows = credit_rows(
-        Held(attempts), algorithm_named("grpo"), {}, DENSE, Scope(tenant="beta-5")
+        SessionLake(attempts), algorithm_named("grpo"), {}, DENSE, Scope(tenant="beta-5")
     ).to_pylist()
     assert {row["tenant_id"] for row in rows} == {"beta-5"}
 
@@ -180,7 +180,7 @@ def gated(attempts: list[Attempt], least: float = 0.5) -> list[Attempt]:
 
 def test_with_a_gate_steps_earn_only_where_the_outcome_passed() -> None:
     attempts = [attempt for seed in range(40, 60) for attempt in draw_world(seed)]
-    held = Held(attempts)
+    held = SessionLake(attempts)
     names = ["return_to_go", "grpo", "gigpo", "process_grpo", "hindsight"]
     check(held, gated(attempts), GATED, [(name, {}) for name in names])
     strict = RewardWeights({"progress": 1.0}, "mean", "zero", gate="success", gate_at_least=1.5)
@@ -206,5 +206,5 @@ def test_hindsight_credits_what_success_and_failure_differ_in() -> None:
         Attempt("t1", "acme", "a", "shop", 0.0,
                 (Decision("t1-s0", "x", 0.0, "find"), Decision("t1-s1", "y", 0.0, "wait"))),
     ]  # fmt: skip
-    found = computed(Held(attempts), "hindsight", {}, JUDGED)
+    found = computed(SessionLake(attempts), "hindsight", {}, JUDGED)
     assert found == pytest.approx({"t0-s0": 0.0, "t0-s1": 0.5, "t1-s0": 0.0, "t1-s1": 0.0})

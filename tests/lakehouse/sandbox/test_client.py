@@ -23,7 +23,7 @@ from lakehouse.sandbox.request import Limits, Query
 from lakehouse.sandbox.stream import QueryCancelledError
 from lakehouse.sandbox.worker import lock
 from tests.lakehouse import make
-from tests.lakehouse.untrusted import query_untrusted
+from tests.lakehouse.sandbox_results import query_untrusted
 from trajectory.errors import RetryableError
 
 

@@ -21,7 +21,7 @@ from lakehouse.schema.tables import LAKE_VERSION, TABLES, VERSION_PROPERTY
 from lakehouse.storage.location import Location
 from lakehouse.write.rows import to_arrow
 from tests.lakehouse import make
-from tests.lakehouse.untrusted import query_untrusted
+from tests.lakehouse.sandbox_results import query_untrusted
 from trajectory.errors import ConfigurationError, IntegrityError
 from trajectory.message import stored_message
 

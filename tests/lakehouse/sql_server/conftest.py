@@ -21,7 +21,7 @@ READERS = {
 }
 
 
-class Noted(list[dict[str, Any]]):
+class AuditEntries(list[dict[str, Any]]):
     """An audit that keeps its entries."""
 
     def __call__(self, **entry: Any) -> None:
@@ -44,12 +44,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="session")
-def noted() -> Noted:
-    return Noted()
+def noted() -> AuditEntries:
+    return AuditEntries()
 
 
 @pytest.fixture(scope="session")
-def service(lake: Lake, noted: Noted) -> Iterator[SqlService]:
+def service(lake: Lake, noted: AuditEntries) -> Iterator[SqlService]:
     limits = SqlLimits(Limits(seconds=20, rows=1000, memory_mib=256), wait_seconds=0.3)
     made = SqlService(
         lake, authenticate=READERS.get, record=noted, hash_key=b"k" * 32, limits=limits

@@ -18,7 +18,7 @@ from lakehouse.sql_server import flight_sql_pb2 as messages
 from lakehouse.sql_server.flight import FlightServer, packed, unpacked
 from lakehouse.sql_server.service import SqlLimits, SqlService
 from tests.lakehouse import make
-from tests.lakehouse.sql_server.conftest import READERS, Noted
+from tests.lakehouse.sql_server.conftest import READERS, AuditEntries
 
 
 def connected(address: str, key: str) -> Any:
@@ -126,7 +126,7 @@ def test_refusals_say_why(acme: Any, sql: str, said: str) -> None:
 
 @pytest.mark.slow
 def test_time_and_memory_are_limited_and_the_next_question_is_answered(
-    lake: Lake, noted: Noted
+    lake: Lake, noted: AuditEntries
 ) -> None:
     limits = SqlLimits(Limits(seconds=4, memory_mib=100))
     service = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
@@ -204,7 +204,7 @@ def test_what_an_answer_holds_is_told_before_it_is_fetched(flight_address: str) 
     client.close()
 
 
-def test_the_audit_has_the_question_and_no_value(acme: Any, noted: Noted) -> None:
+def test_the_audit_has_the_question_and_no_value(acme: Any, noted: AuditEntries) -> None:
     noted.clear()
     asked(acme, "SELECT step_id FROM steps WHERE app_id = 'a-secret-word'")
     before, after = noted

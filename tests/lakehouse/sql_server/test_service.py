@@ -20,7 +20,7 @@ from lakehouse.sql_server.service import (
     TooManyRowsError,
 )
 from tests.lakehouse import make
-from tests.lakehouse.sql_server.conftest import READERS, Noted
+from tests.lakehouse.sql_server.conftest import READERS, AuditEntries
 
 RIVAL = READERS["key-rival"]
 LONG = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
@@ -110,7 +110,7 @@ def test_names_of_tenants_are_names_and_nothing_else(
         session.close()
 
 
-def test_places_are_limited_and_given_back(lake: Lake, noted: Noted) -> None:
+def test_places_are_limited_and_given_back(lake: Lake, noted: AuditEntries) -> None:
     limits = SqlLimits(Limits(seconds=10), queries=2, queries_per_key=1, wait_seconds=0.2)
     service = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k", limits=limits)
     first = service.ask(RIVAL, "SELECT * FROM range(5)")
@@ -140,7 +140,7 @@ def test_too_many_rows_are_an_error_unless_the_caller_may_have_them_cut(
     asked.close()
 
 
-def test_a_server_that_closes_ends_its_questions(lake: Lake, noted: Noted) -> None:
+def test_a_server_that_closes_ends_its_questions(lake: Lake, noted: AuditEntries) -> None:
     service = SqlService(lake, authenticate=READERS.get, record=noted, hash_key=b"k")
     begun = time.monotonic()
     with pytest.raises(QueryCancelledError):

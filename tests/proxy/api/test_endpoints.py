@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.upstream import Upstream
 from trajectory.exchange import Feedback
@@ -23,14 +23,16 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(
+    upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     settings = {"routes": [{"name": "up", "upstream": upstream.url}], "forward_port": None}
-    with Running(tmp_path_factory.mktemp("endpoints"), settings) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("endpoints"), settings) as running:
         yield running
 
 
 @pytest.fixture
-def client(gateway: Running) -> Iterator[httpx.Client]:
+def client(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {gateway.key}"}
     with httpx.Client(base_url=gateway.url, headers=headers) as client:
         yield client
@@ -53,7 +55,7 @@ def client(gateway: Running) -> Iterator[httpx.Client]:
     ],
 )
 def test_all_kinds_of_feedback_on_all_targets(
-    gateway: Running, client: httpx.Client, target: str, more: dict[str, object]
+    gateway: GatewayProcess, client: httpx.Client, target: str, more: dict[str, object]
 ) -> None:
     item = {target: "not-seen-yet", **more}
     first = client.post("/headrace/v1/feedback", json=item)
@@ -67,7 +69,7 @@ def test_all_kinds_of_feedback_on_all_targets(
     assert one.body["name"] == more["name"]
 
 
-def test_bodies_may_be_compressed(gateway: Running, client: httpx.Client) -> None:
+def test_bodies_may_be_compressed(gateway: GatewayProcess, client: httpx.Client) -> None:
     body = gzip.compress(json.dumps([ITEM]).encode())
     headers = {"content-encoding": "gzip", "content-type": "application/json"}
     assert client.post("/headrace/v1/feedback", content=body, headers=headers).status_code == 202
@@ -92,7 +94,7 @@ def test_what_is_not_there(
     assert len(upstream.seen) == before
 
 
-def test_too_much_is_refused_whole(gateway: Running, client: httpx.Client) -> None:
+def test_too_much_is_refused_whole(gateway: GatewayProcess, client: httpx.Client) -> None:
     many = client.post("/headrace/v1/feedback", json=[ITEM] * 1001)
     assert many.status_code == 400
     large = client.post("/headrace/v1/feedback", content=b" " * (5 * 1024 * 1024))
@@ -106,7 +108,7 @@ def test_a_gateway_that_captures_nothing_says_so(upstream: Upstream, tmp_path: P
         "forward_port": None,
         "capture": False,
     }
-    with Running(tmp_path, settings) as gateway:
+    with GatewayProcess(tmp_path, settings) as gateway:
         headers = {"authorization": f"Bearer {gateway.key}"}
         answer = httpx.post(f"{gateway.url}/headrace/v1/feedback", json=ITEM, headers=headers)
         assert answer.status_code == 503

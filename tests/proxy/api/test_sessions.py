@@ -14,14 +14,14 @@ from proxy import session_keys
 from proxy.keys import KeyRegistry
 from proxy.session_keys import LIFE_SECONDS, SessionKeys, task_of
 from proxy.shared_counters import SharedCounters
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.upstream import Upstream
 from trajectory.exchange import Exchange, Feedback
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     with Upstream(provider) as upstream:
         base = f"{upstream.url}/v1"
         routes = [
@@ -30,14 +30,14 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             {"name": "plain", "upstream": base},
         ]
         settings = {"routes": routes, "forward_port": None}
-        with Running(tmp_path_factory.mktemp("sessions"), settings) as running:
+        with GatewayProcess(tmp_path_factory.mktemp("sessions"), settings) as running:
             yield running
 
 
 class Client:
     """Sends what AReaL's client sends: JSON by POST, and a bearer key."""
 
-    def __init__(self, gateway: Running, route: str = "rl") -> None:
+    def __init__(self, gateway: GatewayProcess, route: str = "rl") -> None:
         self.base = f"{gateway.url}/{route}/"
         self.admin = gateway.key
 
@@ -56,7 +56,7 @@ class Client:
         return model.chat.completions.create(model="m", messages=[message]).id
 
 
-def test_a_session_from_its_start_to_its_end(gateway: Running) -> None:
+def test_a_session_from_its_start_to_its_end(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     begun = client.start()
     key = begun["api_key"]
@@ -86,7 +86,7 @@ def test_a_session_from_its_start_to_its_end(gateway: Running) -> None:
     assert {(one.body["name"], one.body["source_kind"]) for one in said} == {("reward", "env")}
 
 
-def test_older_clients_name_the_session_in_the_path(gateway: Running) -> None:
+def test_older_clients_name_the_session_in_the_path(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     session = client.start(task_id="old")["session_id"]
     client.ask(gateway.key, session)
@@ -104,7 +104,7 @@ def test_older_clients_name_the_session_in_the_path(gateway: Running) -> None:
     assert reward.target_id == session.removeprefix("s/")
 
 
-def test_ending_a_session_that_a_client_named_ends_no_other(gateway: Running) -> None:
+def test_ending_a_session_that_a_client_named_ends_no_other(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     names = ["run.1", "run.2", f"{'r' * 70}-1", f"{'r' * 70}-2", "maria.lopez@example.org"]
     for name in names:
@@ -135,7 +135,7 @@ def test_what_clients_call_their_sessions_is_not_in_the_file_of_counts(tmp_path:
     ledger.close()
 
 
-def test_a_group_is_several_sessions_of_one_task(gateway: Running) -> None:
+def test_a_group_is_several_sessions_of_one_task(gateway: GatewayProcess) -> None:
     begun = Client(gateway).start(group_size=3)
     assert begun["group_id"] == "task-1"
     keys = {one["session_api_key"] for one in begun["sessions"]}
@@ -143,7 +143,9 @@ def test_a_group_is_several_sessions_of_one_task(gateway: Running) -> None:
     assert (len(keys), len(names), begun["api_key"] in keys) == (3, 3, True)
 
 
-def test_a_key_that_is_given_back_ends_its_session_and_gets_a_new_one(gateway: Running) -> None:
+def test_a_key_that_is_given_back_ends_its_session_and_gets_a_new_one(
+    gateway: GatewayProcess,
+) -> None:
     client = Client(gateway)
     first = client.start()["api_key"]
     second = client.start(api_key=first)["api_key"]
@@ -152,7 +154,7 @@ def test_a_key_that_is_given_back_ends_its_session_and_gets_a_new_one(gateway: R
     assert client.post("rl/end_session", {}, second).status_code == 200
 
 
-def test_a_reward_that_is_said_again_is_kept_again(gateway: Running) -> None:
+def test_a_reward_that_is_said_again_is_kept_again(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     key = client.start()["api_key"]
     for reward in (0.0, 1.0, 0.0):
@@ -162,7 +164,7 @@ def test_a_reward_that_is_said_again_is_kept_again(gateway: Running) -> None:
     assert len({one.feedback_id for one in said}) == 3
 
 
-def test_a_session_key_opens_its_route_and_nothing_else(gateway: Running) -> None:
+def test_a_session_key_opens_its_route_and_nothing_else(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     key = client.start()["api_key"]
     assert client.post("rl/start_session", {"task_id": "x"}, key).status_code == 403
@@ -173,7 +175,7 @@ def test_a_session_key_opens_its_route_and_nothing_else(gateway: Running) -> Non
     assert len(gateway.exchanges(2)) == 2
 
 
-def test_what_is_not_valid_is_refused(gateway: Running) -> None:
+def test_what_is_not_valid_is_refused(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     key = client.start()["api_key"]
     broken = key[:-12] + ("0" if key[-12] != "0" else "1") + key[-11:]
@@ -206,13 +208,13 @@ def test_what_is_not_valid_is_refused(gateway: Running) -> None:
     assert httpx.get(f"{client.base}rl/start_session", headers=bearer).status_code == 405
 
 
-def test_a_route_without_session_calls_passes_them_on(gateway: Running) -> None:
+def test_a_route_without_session_calls_passes_them_on(gateway: GatewayProcess) -> None:
     answer = Client(gateway, "plain").post("rl/start_session", {"task_id": "t"}, gateway.key)
     assert "detail" not in answer.json()
     assert gateway.exchange().request.path.endswith("/rl/start_session")
 
 
-def test_a_revoked_client_key_takes_its_sessions_along(gateway: Running) -> None:
+def test_a_revoked_client_key_takes_its_sessions_along(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     created = gateway.registry.create(tenant_id="acme", app_id="rl", environment="ci")
     until = time.monotonic() + 30

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from proxy.config import GatewayConfig
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from trajectory.exchange import Feedback
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +26,7 @@ SECRET = "a-secret-of-this-test"
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("webhooks")
     # The key's id stands in the settings, so it must be there first.
     from proxy.keys import KeyRegistry
@@ -42,7 +42,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     hooks.append({**hooks[0], "name": "orphan", "client_key": "0" * 12})
     score = {"when": "score", "id": "session", "name": "score", "value": "score"}
     hooks.append({**hooks[0], "name": "scores", "rules": [score]})
-    with Running(home, {"webhooks": hooks, "forward_port": None}) as running:
+    with GatewayProcess(home, {"webhooks": hooks, "forward_port": None}) as running:
         yield running
 
 
@@ -70,7 +70,7 @@ def _hex(signed: bytes) -> str:
     return hmac.new(SECRET.encode(), signed, sha256).hexdigest()
 
 
-def send(gateway: Running, sender: str, event: Any, **headers: str) -> httpx.Response:
+def send(gateway: GatewayProcess, sender: str, event: Any, **headers: str) -> httpx.Response:
     body = event if isinstance(event, bytes) else json.dumps(event).encode()
     return httpx.post(
         f"{gateway.url}/headrace/v1/webhooks/{sender}",
@@ -84,7 +84,7 @@ def golden(name: str) -> Any:
     return json.loads((GOLDEN / f"{name}.json").read_text())
 
 
-def counted(gateway: Running) -> dict[tuple[str, str], float]:
+def counted(gateway: GatewayProcess) -> dict[tuple[str, str], float]:
     text = httpx.get(f"{gateway.admin}/metrics", trust_env=False).text
     pattern = r'^headrace_webhooks_total{outcome="(.*)",webhook="(.*)"} (.*)$'
     found = re.findall(pattern, text, re.MULTILINE)
@@ -131,7 +131,7 @@ def counted(gateway: Running) -> dict[tuple[str, str], float]:
     ],
 )  # fmt: skip
 def test_an_event_becomes_feedback_about_its_session(
-    gateway: Running, sender: str, event: str, target: str, body: dict[str, Any]
+    gateway: GatewayProcess, sender: str, event: str, target: str, body: dict[str, Any]
 ) -> None:
     answer = send(gateway, sender, golden(event))
     assert (answer.status_code, answer.json()) == (200, {"accepted": 1})
@@ -142,7 +142,7 @@ def test_an_event_becomes_feedback_about_its_session(
     assert said.client.purposes == ("train_rl",)
 
 
-def test_an_event_that_is_sent_again_counts_once(gateway: Running) -> None:
+def test_an_event_that_is_sent_again_counts_once(gateway: GatewayProcess) -> None:
     event = golden("github_check_run")
     for delivery in ("d-1", "d-2"):
         send(gateway, "github", event, **{"x-github-delivery": delivery})
@@ -178,7 +178,7 @@ def test_an_event_that_is_sent_again_counts_once(gateway: Running) -> None:
     ],
 )  # fmt: skip
 def test_what_no_rule_fits_or_names_nobody_has_no_effect(
-    gateway: Running, sender: str, event: Any, outcome: str
+    gateway: GatewayProcess, sender: str, event: Any, outcome: str
 ) -> None:
     before = counted(gateway).get((sender, outcome), 0.0)
     answer = send(gateway, sender, event)
@@ -186,12 +186,12 @@ def test_what_no_rule_fits_or_names_nobody_has_no_effect(
     assert counted(gateway)[sender, outcome] == before + 1
 
 
-def test_slacks_question_is_answered(gateway: Running) -> None:
+def test_slacks_question_is_answered(gateway: GatewayProcess) -> None:
     event = {"token": "x", "challenge": "3eZbrw1a", "type": "url_verification"}
     assert send(gateway, "slack", event).json() == {"challenge": "3eZbrw1a"}
 
 
-def test_who_did_not_sign_is_refused(gateway: Running) -> None:
+def test_who_did_not_sign_is_refused(gateway: GatewayProcess) -> None:
     event = golden("github_check_run")
     for sender, header in (
         ("github", "x-hub-signature-256"),
@@ -207,7 +207,7 @@ def test_who_did_not_sign_is_refused(gateway: Running) -> None:
     assert SECRET not in gateway.log.read_text()
 
 
-def test_what_is_no_webhook_is_refused(gateway: Running) -> None:
+def test_what_is_no_webhook_is_refused(gateway: GatewayProcess) -> None:
     assert send(gateway, "github2", {}).status_code == 404
     assert httpx.get(f"{gateway.url}/headrace/v1/webhooks/github").status_code == 405
     assert send(gateway, "orphan", {}).status_code == 401
@@ -256,6 +256,6 @@ def test_a_missing_secret_stops_the_start(tmp_path: Path) -> None:
             "client_key": "0" * 12, "rules": [RULE]}  # fmt: skip
     with (
         pytest.raises(AssertionError, match="webhook x: credential: environment variable NO_SUCH"),
-        Running(tmp_path, {"webhooks": [hook], "forward_port": None}),
+        GatewayProcess(tmp_path, {"webhooks": [hook], "forward_port": None}),
     ):
         pass

@@ -9,16 +9,16 @@ from contextlib import closing
 
 import pytest
 
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from tests.support.tls import Tls
-from tests.support.upstream import Reply, Seen, Upstream, plain, stream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, plain, stream
 
 _LEAVE = threading.Event()
 _APPLICATION_DATA = 23
 """Kind of a TLS record that holds what is protected."""
 
 
-def script(request: Seen) -> Reply:
+def script(request: ReceivedRequest) -> Reply:
     """Answer with what was sent; where the target says so, in chunks, or by an end of the connection."""
     if "chunks" in request.target:
         return stream([request.body] * 3)
@@ -47,20 +47,20 @@ def proxy(
     tls: Tls,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
-) -> Iterator[Running]:
+) -> Iterator[GatewayProcess]:
     settings = {
         "routes": [{"name": "up", "upstream": secure.url}],
         "upstream_ca": str(tls.roots),
         "fastpath": request.param,
     }
-    with Running(tmp_path_factory.mktemp("tunnels"), settings) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("tunnels"), settings) as running:
         yield running
 
 
 class Client:
     """A client on one connection to the proxy, which speaks TLS over it once that is asked for."""
 
-    def __init__(self, proxy: Running) -> None:
+    def __init__(self, proxy: GatewayProcess) -> None:
         self.raw = socket.create_connection(("127.0.0.1", proxy.forward_port), 30)
         self._bundle = proxy.bundle
         word = base64.b64encode(f"x:{proxy.key}".encode()).decode()
@@ -129,7 +129,9 @@ class Client:
         return found
 
 
-def test_calls_follow_each_other_in_an_opened_tunnel(proxy: Running, secure: Upstream) -> None:
+def test_calls_follow_each_other_in_an_opened_tunnel(
+    proxy: GatewayProcess, secure: Upstream
+) -> None:
     with closing(Client(proxy)) as client:
         client.connect(secure)
         client.greet()
@@ -141,7 +143,7 @@ def test_calls_follow_each_other_in_an_opened_tunnel(proxy: Running, secure: Ups
 
 
 def test_an_answer_that_ends_with_its_connection_ends_the_tunnel(
-    proxy: Running, secure: Upstream
+    proxy: GatewayProcess, secure: Upstream
 ) -> None:
     with closing(Client(proxy)) as client:
         client.connect(secure)
@@ -153,7 +155,7 @@ def test_an_answer_that_ends_with_its_connection_ends_the_tunnel(
 
 
 def test_a_plain_call_before_the_tunnel_leaves_its_upstream_to_who_made_it(
-    proxy: Running, secure: Upstream, other: Upstream
+    proxy: GatewayProcess, secure: Upstream, other: Upstream
 ) -> None:
     _LEAVE.clear()
     with closing(Client(proxy)) as client:
@@ -171,7 +173,7 @@ def test_a_plain_call_before_the_tunnel_leaves_its_upstream_to_who_made_it(
     assert "ERROR" not in proxy.log.read_text()
 
 
-def test_a_blind_tunnel_closes_both_sides_together(proxy: Running) -> None:
+def test_a_blind_tunnel_closes_both_sides_together(proxy: GatewayProcess) -> None:
     heard: list[bytes] = []
 
     def serve(listener: socket.socket) -> None:
@@ -196,7 +198,9 @@ def test_a_blind_tunnel_closes_both_sides_together(proxy: Running) -> None:
     assert b"".join(heard) == b"all of it"
 
 
-def test_a_head_and_its_body_are_sealed_as_one_record(proxy: Running, secure: Upstream) -> None:
+def test_a_head_and_its_body_are_sealed_as_one_record(
+    proxy: GatewayProcess, secure: Upstream
+) -> None:
     with closing(Client(proxy)) as client:
         client.connect(secure)
         client.greet()

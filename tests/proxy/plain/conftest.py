@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.proxy.running import LISTENER
+from tests.proxy.gateway_process import LISTENER
 
 
 @pytest.fixture(scope="module", autouse=True)

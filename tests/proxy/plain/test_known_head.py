@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from proxy.plain.known_head import KnownHead
 from proxy.plain.messages import MalformedMessageError, RequestHead
-from tests.proxy.running import Running
-from tests.support.upstream import Reply, Seen, Upstream, as_json
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
 
 SAID = [
     "method",
@@ -175,7 +175,7 @@ def test_a_head_without_a_length_and_one_of_chunks() -> None:
 # In a gateway.
 
 
-def script(request: Seen) -> Reply:
+def script(request: ReceivedRequest) -> Reply:
     return as_json([request.target, request.headers, request.body.decode()])
 
 
@@ -186,7 +186,9 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(
+    upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("known")
     key = home / "provider.key"
     key.write_text("first")
@@ -194,14 +196,14 @@ def gateway(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
         {"name": "up", "upstream": f"{upstream.url}/base"},
         {"name": "keyed", "upstream": upstream.url, "credential": {"file": str(key)}},
     ]
-    with Running(home, {"routes": routes, "forward_port": None}) as running:
+    with GatewayProcess(home, {"routes": routes, "forward_port": None}) as running:
         yield running
 
 
 class Client:
     """One connection, on which requests are said one after the other."""
 
-    def __init__(self, gateway: Running) -> None:
+    def __init__(self, gateway: GatewayProcess) -> None:
         port = int(gateway.url.rpartition(":")[2])
         self._there = socket.create_connection(("127.0.0.1", port), 30)
         self._got = self._there.makefile("rb")
@@ -221,7 +223,11 @@ class Client:
 
 
 def post(
-    gateway: Running, body: bytes, route: str = "up", key: str = "", traced: str = "00-1-2-01"
+    gateway: GatewayProcess,
+    body: bytes,
+    route: str = "up",
+    key: str = "",
+    traced: str = "00-1-2-01",
 ) -> bytes:
     return (
         f"POST /{route}/v1/chat/completions?a=1 HTTP/1.1\r\nHost: h\r\nX-Headrace-Tag: t\r\n"
@@ -231,7 +237,9 @@ def post(
     ).encode() + body
 
 
-def test_said_again_it_goes_upstream_and_into_the_spool_as_said_first(gateway: Running) -> None:
+def test_said_again_it_goes_upstream_and_into_the_spool_as_said_first(
+    gateway: GatewayProcess,
+) -> None:
     bodies = [b"x" * size for size in (1, 1, 20, 0, 300, 20)]
     traces = ["00-1-2-01", "00-1-2-01", "00-1-3-01", "00-4-5-01", "00-4-5-01", "00-66-7-00"]
     kept = Client(gateway)
@@ -261,7 +269,7 @@ def test_said_again_it_goes_upstream_and_into_the_spool_as_said_first(gateway: R
 
 
 def test_a_revoked_key_opens_nothing_on_the_connection_that_it_had_opened(
-    gateway: Running,
+    gateway: GatewayProcess,
 ) -> None:
     created = gateway.registry.create(tenant_id="acme", app_id="short")
     client = Client(gateway)
@@ -271,7 +279,9 @@ def test_a_revoked_key_opens_nothing_on_the_connection_that_it_had_opened(
     client.close()
 
 
-def test_a_renewed_credential_of_the_route_is_sent_on_the_next_call(gateway: Running) -> None:
+def test_a_renewed_credential_of_the_route_is_sent_on_the_next_call(
+    gateway: GatewayProcess,
+) -> None:
     client = Client(gateway)
     assert b"Bearer first" in client.say(post(gateway, b"x", "keyed"))[1]
     assert b"Bearer first" in client.say(post(gateway, b"xx", "keyed"))[1]
@@ -280,7 +290,9 @@ def test_a_renewed_credential_of_the_route_is_sent_on_the_next_call(gateway: Run
     client.close()
 
 
-def test_a_rotated_secret_ends_on_the_connection_that_it_had_opened(gateway: Running) -> None:
+def test_a_rotated_secret_ends_on_the_connection_that_it_had_opened(
+    gateway: GatewayProcess,
+) -> None:
     created = gateway.registry.create(tenant_id="acme", app_id="rotating")
     client = Client(gateway)
     until(lambda: b" 200 " in client.say(post(gateway, b"x", key=created.secret))[0])
@@ -289,7 +301,7 @@ def test_a_rotated_secret_ends_on_the_connection_that_it_had_opened(gateway: Run
     client.close()
 
 
-def test_limits_count_what_is_said_again(gateway: Running) -> None:
+def test_limits_count_what_is_said_again(gateway: GatewayProcess) -> None:
     from proxy.keys import KeyLimits
 
     created = gateway.registry.create(

@@ -21,7 +21,7 @@ import pytest
 
 from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
-from tests.proxy.running import Running
+from tests.proxy.gateway_process import GatewayProcess
 from trajectory.exchange import ExchangeOutcome
 
 with warnings.catch_warnings():
@@ -85,14 +85,16 @@ def upstream() -> Iterator[RawUpstream]:
 
 
 @pytest.fixture(scope="module")
-def gateway(upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def gateway(
+    upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     routes = [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}]
     settings = {"routes": routes, "forward_port": None, "capture": False}
-    with Running(tmp_path_factory.mktemp("messages"), settings) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("messages"), settings) as running:
         yield running
 
 
-def say(gateway: Running, raw: bytes) -> bytes:
+def say(gateway: GatewayProcess, raw: bytes) -> bytes:
     """Send bytes on a connection of their own; return all that comes back before it is closed."""
     with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2])), 30) as there:
         there.sendall(raw)
@@ -103,7 +105,7 @@ def say(gateway: Running, raw: bytes) -> bytes:
         return got
 
 
-def request(gateway: Running, lines: bytes, body: bytes = b"") -> bytes:
+def request(gateway: GatewayProcess, lines: bytes, body: bytes = b"") -> bytes:
     key = f"Authorization: Bearer {gateway.key}\r\n".encode()
     return b"POST /up/x HTTP/1.1\r\nHost: x\r\n" + key + lines + b"\r\n" + body
 
@@ -162,7 +164,7 @@ INNER = b"GET /up/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
     ],
 )
 def test_a_request_with_two_meanings_goes_nowhere(
-    gateway: Running, upstream: RawUpstream, lines: bytes, body: bytes
+    gateway: GatewayProcess, upstream: RawUpstream, lines: bytes, body: bytes
 ) -> None:
     before = upstream.got
     told = say(gateway, request(gateway, lines, body + INNER))
@@ -195,7 +197,7 @@ def test_a_request_with_two_meanings_goes_nowhere(
     ],
 )
 def test_other_first_lines_go_nowhere(
-    gateway: Running, upstream: RawUpstream, first: bytes
+    gateway: GatewayProcess, upstream: RawUpstream, first: bytes
 ) -> None:
     before = upstream.got
     raw = request(gateway, b"").replace(b"POST /up/x HTTP/1.1", first)
@@ -205,7 +207,7 @@ def test_other_first_lines_go_nowhere(
 
 @pytest.mark.parametrize("host", [b"a/b", b"a@b", b"a, b", b"a b", b"a\xff", b"a?b", b'a"'])
 def test_a_host_that_is_none_goes_nowhere(
-    gateway: Running, upstream: RawUpstream, host: bytes
+    gateway: GatewayProcess, upstream: RawUpstream, host: bytes
 ) -> None:
     before = upstream.got
     raw = request(gateway, b"").replace(b"Host: x", b"Host: " + host)
@@ -239,13 +241,13 @@ def test_a_host_that_is_none_goes_nowhere(
     ],
 )
 def test_broken_chunks_end_the_connection(
-    gateway: Running, upstream: RawUpstream, body: bytes
+    gateway: GatewayProcess, upstream: RawUpstream, body: bytes
 ) -> None:
     say(gateway, request(gateway, b"Transfer-Encoding: chunked\r\n", body + INNER))
     assert b"smuggled" not in upstream.got
 
 
-def test_http_1_0_with_chunks_is_refused(gateway: Running, upstream: RawUpstream) -> None:
+def test_http_1_0_with_chunks_is_refused(gateway: GatewayProcess, upstream: RawUpstream) -> None:
     before = upstream.got
     raw = request(gateway, b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n")
     told = say(gateway, raw.replace(b"HTTP/1.1", b"HTTP/1.0"))
@@ -253,7 +255,9 @@ def test_http_1_0_with_chunks_is_refused(gateway: Running, upstream: RawUpstream
     assert upstream.got == before
 
 
-def test_framing_and_hops_are_the_gateways_own(gateway: Running, upstream: RawUpstream) -> None:
+def test_framing_and_hops_are_the_gateways_own(
+    gateway: GatewayProcess, upstream: RawUpstream
+) -> None:
     lines = (
         b"Connection: close, X-Hop, Host\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\n"
         b"Proxy-Connection: keep-alive\r\nX-Kept: 1  \r\ntransfer-encoding: Chunked\r\n"
@@ -269,17 +273,21 @@ def test_framing_and_hops_are_the_gateways_own(gateway: Running, upstream: RawUp
 
 
 @pytest.fixture(scope="module")
-def keyed(upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def keyed(
+    upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     """Give a gateway whose route has a provider's key of its own, and asks for token ids."""
     route = {"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}", "capture": "tokens"}
     key = {"header": "Authorization", "env": "ROUTE_KEY", "scheme": "Bearer"}
     settings = {"routes": [{**route, "credential": key}], "forward_port": None}
     home = tmp_path_factory.mktemp("keyed")
-    with Running(home, settings, environment={"ROUTE_KEY": "provided"}) as running:
+    with GatewayProcess(home, settings, environment={"ROUTE_KEY": "provided"}) as running:
         yield running
 
 
-def test_no_client_takes_out_what_the_gateway_sets(keyed: Running, upstream: RawUpstream) -> None:
+def test_no_client_takes_out_what_the_gateway_sets(
+    keyed: GatewayProcess, upstream: RawUpstream
+) -> None:
     lines = (
         b"Connection: close, Authorization, Accept-Encoding, Host, Content-Type, X-Hop\r\n"
         b"X-Hop: 1\r\nAccept-Encoding: gzip\r\nContent-Length: 2\r\n"
@@ -293,7 +301,9 @@ def test_no_client_takes_out_what_the_gateway_sets(keyed: Running, upstream: Raw
     assert not any(line.startswith((b"X-Hop", b"Connection")) for line in head)
 
 
-def test_what_the_gateway_asks_for_is_not_taken_out(keyed: Running, upstream: RawUpstream) -> None:
+def test_what_the_gateway_asks_for_is_not_taken_out(
+    keyed: GatewayProcess, upstream: RawUpstream
+) -> None:
     lines = (
         b"Connection: close, Accept-Encoding\r\nAccept-Encoding: gzip\r\n"
         b"Content-Type: application/json\r\nContent-Length: 16\r\n"
@@ -306,7 +316,7 @@ def test_what_the_gateway_asks_for_is_not_taken_out(keyed: Running, upstream: Ra
 
 @pytest.mark.parametrize("lines", [b"", b"Connection: keep-alive\r\n"])
 def test_a_client_of_1_0_has_one_answer_and_no_chunks(
-    gateway: Running, upstream: RawUpstream, lines: bytes
+    gateway: GatewayProcess, upstream: RawUpstream, lines: bytes
 ) -> None:
     upstream.answers = [
         b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
@@ -321,7 +331,7 @@ def test_a_client_of_1_0_has_one_answer_and_no_chunks(
 
 
 def test_an_answer_that_ends_with_its_connection_is_whole(
-    gateway: Running, upstream: RawUpstream
+    gateway: GatewayProcess, upstream: RawUpstream
 ) -> None:
     upstream.answers = [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall of it"]
     upstream.hang_up = True
@@ -332,7 +342,9 @@ def test_an_answer_that_ends_with_its_connection_is_whole(
     assert ask(gateway).content == b"ok"
 
 
-def test_requests_sent_ahead_are_answered_in_order(gateway: Running, upstream: RawUpstream) -> None:
+def test_requests_sent_ahead_are_answered_in_order(
+    gateway: GatewayProcess, upstream: RawUpstream
+) -> None:
     upstream.answers = [
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % number for number in range(3)
     ]
@@ -341,7 +353,7 @@ def test_requests_sent_ahead_are_answered_in_order(gateway: Running, upstream: R
     assert re.findall(rb"\r\n\r\n(\d)", told) == [b"0", b"1", b"2"]
 
 
-def ask(gateway: Running) -> httpx.Response:
+def ask(gateway: GatewayProcess) -> httpx.Response:
     headers = {"authorization": f"Bearer {gateway.key}"}
     return httpx.post(f"{gateway.url}/up/x", content=b"hello", headers=headers, timeout=30)
 
@@ -369,7 +381,7 @@ def ask(gateway: Running) -> httpx.Response:
     ],
 )
 def test_an_answer_with_two_meanings_is_a_502(
-    gateway: Running, upstream: RawUpstream, answer: bytes
+    gateway: GatewayProcess, upstream: RawUpstream, answer: bytes
 ) -> None:
     upstream.answers = [answer + SECRET]
     assert ask(gateway).status_code == 502
@@ -397,7 +409,7 @@ def test_an_answer_with_two_meanings_is_a_502(
     ],
 )
 def test_what_follows_an_answer_is_nobodys(
-    gateway: Running, upstream: RawUpstream, answer: bytes, status: int, body: bytes
+    gateway: GatewayProcess, upstream: RawUpstream, answer: bytes, status: int, body: bytes
 ) -> None:
     upstream.answers = [answer]
     response = ask(gateway)
@@ -408,7 +420,7 @@ def test_what_follows_an_answer_is_nobodys(
 
 
 def test_a_connection_is_used_again_by_other_clients(
-    gateway: Running, upstream: RawUpstream
+    gateway: GatewayProcess, upstream: RawUpstream
 ) -> None:
     ask(gateway)
     before = upstream.connections
@@ -417,7 +429,7 @@ def test_a_connection_is_used_again_by_other_clients(
     assert upstream.connections == before
 
 
-def test_the_listener_is_told_to_who_asks(gateway: Running) -> None:
+def test_the_listener_is_told_to_who_asks(gateway: GatewayProcess) -> None:
     headers = {"authorization": f"Bearer {gateway.key}"}
     url = f"{gateway.url}/up/x"
     assert "x-headrace-listener" not in httpx.get(url, headers=headers).headers
@@ -431,7 +443,7 @@ def test_tls_is_spoken_on_the_same_port(
     upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     routes = [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}]
-    with Running(tmp_path_factory.mktemp("tls"), {"routes": routes}) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("tls"), {"routes": routes}) as running:
         url = running.url.replace("http:", "https:")
         headers = {"authorization": f"Bearer {running.key}", "x-headrace-debug": "1"}
         roots = ssl.create_default_context(cafile=running.bundle)
@@ -449,7 +461,7 @@ def test_a_body_that_grows_too_long_under_its_answer_is_cut_off(
     routes = [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}]
     settings = {"routes": routes, "forward_port": None, "body_bytes": 1024}
     upstream.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nearly"]
-    with Running(tmp_path_factory.mktemp("growing"), settings) as running:
+    with GatewayProcess(tmp_path_factory.mktemp("growing"), settings) as running:
         place = "127.0.0.1", int(running.url.rpartition(":")[2])
         chunk = b"320\r\n" + b"x" * 0x320 + b"\r\n"
         with socket.create_connection(place, 30) as there:
@@ -501,7 +513,7 @@ def test_no_call_is_left_to_the_collector(upstream: RawUpstream, tmp_path: Path)
     assert asyncio.run(main()) == 0
 
 
-def test_a_head_that_dribbles_is_cut_off(gateway: Running) -> None:
+def test_a_head_that_dribbles_is_cut_off(gateway: GatewayProcess) -> None:
     began = time.monotonic()
     assert say(gateway, b"POST /up/x HTTP/1.1\r\nHost: ") == b""
     assert 9 < time.monotonic() - began < 30

@@ -129,7 +129,7 @@ def test_a_new_connection_resumes_the_tls_session_of_the_last(tls: Tls) -> None:
         writer.close()
 
     async def answer_on(opened: UpstreamConnection) -> bytes:
-        heard = Hearing()
+        heard = Receiver()
         opened.caller = heard
         opened.transport.write(b"who am I?")
         await until(lambda: bool(heard.data))
@@ -151,7 +151,7 @@ def test_a_new_connection_resumes_the_tls_session_of_the_last(tls: Tls) -> None:
     uvloop.run(main())
 
 
-class Hearing:
+class Receiver:
     """Takes what an upstream says."""
 
     data = b""

@@ -14,7 +14,7 @@ import pytest
 from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
 from proxy.spool.breaker import Breaker
 from proxy.spool.states import SpoolState
-from tests.proxy.spool.writing import KEY, Script
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 
@@ -37,17 +37,17 @@ def stand_in(writer: SpoolWriter, path: str, flags: int = os.O_WRONLY) -> None:
 def test_an_error_of_the_disk_trips_it(
     writer: SpoolWriter, tmp_path: Path, path: str, name: str
 ) -> None:
-    Script(writer, 1).whole()
+    ExchangeScript(writer, 1).whole()
     stand_in(writer, path)
     with pytest.raises(SpoolUnavailableError):
-        Script(writer, 2).head()
+        ExchangeScript(writer, 2).head()
     assert writer.state is SpoolState.FAILING
     assert writer.alarm
     assert writer.breaker.failures[name] == 1
     with pytest.raises(SpoolUnavailableError, match="a moment ago"):
-        Script(writer, 3).head()
+        ExchangeScript(writer, 3).head()
     writer.breaker.mend()
-    Script(writer, 4).whole()
+    ExchangeScript(writer, 4).whole()
     assert writer.state is SpoolState.OPEN
     records = SpoolReader(tmp_path / "spool", KEY).take(Cursor()).records
     assert [int(r.exchange_id, 16) for r in records if isinstance(r, Exchange)] == [1, 4]
@@ -60,23 +60,23 @@ def test_a_disk_that_goes_on_refusing_is_asked_ever_less(
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pauses = []
     for number in range(4):
-        Script(writer, 100 + number).head() if number == 0 else writer._next_segment()
+        ExchangeScript(writer, 100 + number).head() if number == 0 else writer._next_segment()
         stand_in(writer, "/dev/full")
         with pytest.raises(SpoolUnavailableError):
-            Script(writer, number).head()
+            ExchangeScript(writer, number).head()
         begin = now[0]
         while writer.state is SpoolState.FAILING:
             now[0] += 0.5
         pauses.append(now[0] - begin)
     assert pauses == [1, 2, 4, 8]
-    Script(writer, 200).whole()
+    ExchangeScript(writer, 200).whole()
     assert not writer.breaker.tripped
 
 
 def test_a_failed_sync_ends_the_segment(
     writer: SpoolWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Script(writer, 1).whole()
+    ExchangeScript(writer, 1).whole()
     first = writer._number
     monkeypatch.setattr(os, "fdatasync", refuse)
     with pytest.raises(SpoolUnavailableError, match="sync failed"):
@@ -84,7 +84,7 @@ def test_a_failed_sync_ends_the_segment(
     monkeypatch.undo()
     assert writer.breaker.failures["EIO"] >= 1
     writer.breaker.mend()
-    Script(writer, 2).whole()
+    ExchangeScript(writer, 2).whole()
     assert writer._number == first + 1
 
 
@@ -106,7 +106,7 @@ def test_a_slow_write_trips_it(writer: SpoolWriter, tmp_path: Path) -> None:
     os.close(filler)
     thread = threading.Timer(0.3, lambda: os.read(reading, 1 << 20))
     thread.start()
-    Script(writer, 1).head()
+    ExchangeScript(writer, 1).head()
     thread.join()
     assert writer.breaker.failures["slow"] == 1
     assert writer.state is SpoolState.FAILING
@@ -119,7 +119,7 @@ def test_a_slow_sync_is_not_waited_for(
     slow, synced = threading.Event(), threading.Event()
     real = os.fdatasync
     monkeypatch.setattr(os, "fdatasync", lambda file: (slow.wait(60), real(file), synced.set()))
-    Script(writer, 1).whole()
+    ExchangeScript(writer, 1).whole()
     with pytest.raises(SpoolUnavailableError, match="takes longer"):
         asyncio.run(writer.synced())
     assert not synced.is_set()
@@ -150,11 +150,11 @@ def test_what_waits_in_a_batch_comes_in_order(tmp_path: Path) -> None:
         path = tmp_path / writer.writer / "00000001.spool"
         before = path.stat().st_size
         for number in range(1, 4):
-            Script(writer, number, batch=True).whole()
+            ExchangeScript(writer, number, batch=True).whole()
         assert path.stat().st_size == before
-        Script(writer, 4).whole()
+        ExchangeScript(writer, 4).whole()
         assert path.stat().st_size > before
-        Script(writer, 5, batch=True).whole()
+        ExchangeScript(writer, 5, batch=True).whole()
     records = SpoolReader(tmp_path, KEY).take(Cursor()).records
     found = [(int(r.exchange_id, 16), r.outcome) for r in records if isinstance(r, Exchange)]
     assert found == [(number, ExchangeOutcome.COMPLETE) for number in range(1, 6)]
@@ -163,13 +163,13 @@ def test_what_waits_in_a_batch_comes_in_order(tmp_path: Path) -> None:
 def test_a_batch_that_the_disk_refuses_leaves_the_segment_sound(
     writer: SpoolWriter, tmp_path: Path
 ) -> None:
-    Script(writer, 1).whole()
-    Script(writer, 2, batch=True).whole()
+    ExchangeScript(writer, 1).whole()
+    ExchangeScript(writer, 2, batch=True).whole()
     stand_in(writer, "/dev/full")
     with pytest.raises(SpoolUnavailableError):
         writer.flush()
     writer.breaker.mend()
-    Script(writer, 3).whole()
+    ExchangeScript(writer, 3).whole()
     batch = SpoolReader(tmp_path / "spool", KEY).take(Cursor())
     assert [int(r.exchange_id, 16) for r in batch.records if isinstance(r, Exchange)] == [1, 3]
     assert not batch.damaged

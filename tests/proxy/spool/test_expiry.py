@@ -8,7 +8,7 @@ import pytest
 
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.spool.expiry import expire, noted
-from tests.proxy.spool.writing import KEY, Script
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 from trajectory.exchange import Exchange
 
 DAY = 86_400.0
@@ -28,7 +28,7 @@ def in_segments(spool: Path, count: int) -> SpoolWriter:
     """Return a writer with one exchange in each of so many segments."""
     writer = SpoolWriter(spool, KEY)
     for number in range(1, count + 1):
-        Script(writer, number).whole(b"question %d" % number)
+        ExchangeScript(writer, number).whole(b"question %d" % number)
         writer._next_segment()
     return writer
 
@@ -58,7 +58,7 @@ def test_a_reader_goes_on_where_segments_vanished(tmp_path: Path) -> None:
         for path in (tmp_path / writer.writer).glob("*.spool"):
             aged(path, days=20)
         expire(tmp_path, 14 * DAY)
-        Script(writer, 9).whole(b"later")
+        ExchangeScript(writer, 9).whole(b"later")
         for source in (reader, SpoolReader(tmp_path, KEY)):
             bodies = [
                 r.request.body for r in source.take(first.cursor).records if isinstance(r, Exchange)
@@ -68,7 +68,7 @@ def test_a_reader_goes_on_where_segments_vanished(tmp_path: Path) -> None:
 
 def test_the_open_segment_of_a_living_writer_stays(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        Script(writer, 1).whole()
+        ExchangeScript(writer, 1).whole()
         aged(segment(tmp_path, writer, 1), days=20)
         assert expire(tmp_path, 14 * DAY).segments == 0
     aged(segment(tmp_path, writer, 1), days=20)
@@ -90,7 +90,7 @@ def test_what_went_is_noted_once_and_again_after_a_crash(tmp_path: Path) -> None
 
 def test_an_idle_writers_segment_is_closed_and_goes_once_governed(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        Script(writer, 1).whole(b"the last question for days")
+        ExchangeScript(writer, 1).whole(b"the last question for days")
         writer._begun -= 4_000  # longer ago than ``segment_seconds``
         writer.rest()
         reader = SpoolReader(tmp_path, KEY)
@@ -101,14 +101,14 @@ def test_an_idle_writers_segment_is_closed_and_goes_once_governed(tmp_path: Path
         writer._begun -= 4_000
         writer.rest()  # nothing in it: no new file an hour
         assert [path.name for path in tmp_path.glob("*/*.spool")] == ["00000002.spool"]
-        Script(writer, 2).whole()
+        ExchangeScript(writer, 2).whole()
         assert len(reader.take(batch.cursor).records) == 1
 
 
 def test_a_finished_segment_with_an_open_exchange_stays(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        Script(writer, 1).whole()
-        slow = Script(writer, 2)
+        ExchangeScript(writer, 1).whole()
+        slow = ExchangeScript(writer, 2)
         slow.head()
         writer._begun -= 4_000
         writer.rest()

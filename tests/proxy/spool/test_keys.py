@@ -7,7 +7,7 @@ import pytest
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.spool.frames import UnknownKeyError
 from proxy.spool.keys import KeyRing, rotate
-from tests.proxy.spool.writing import KEY, Script
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import Exchange
 
@@ -26,8 +26,8 @@ def test_a_rotation_under_way_loses_nothing(tmp_path: Path) -> None:
 
     with SpoolWriter(spool, ring.newest) as writer:
         for number in range(1, 4):
-            Script(writer, 10 * number).whole()
-            unfinished = Script(writer, 10 * number + 1)
+            ExchangeScript(writer, 10 * number).whole()
+            unfinished = ExchangeScript(writer, 10 * number + 1)
             unfinished.head()
             take()
             rotate(file, spool)

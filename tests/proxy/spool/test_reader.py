@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, scan
 from proxy.spool.frames import UnknownKeyError
-from tests.proxy.spool.writing import CLIENT, KEY, Script, feedback, name
+from tests.proxy.spool.scripts import CLIENT, KEY, ExchangeScript, feedback, name
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback
 
 
@@ -20,7 +20,7 @@ def ids(records: tuple[Exchange | Feedback, ...]) -> list[str]:
 
 def test_an_exchange_comes_back_as_it_was_written(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        Script(writer, 1).whole(b'{"a":1}', b"data: x\n\n")
+        ExchangeScript(writer, 1).whole(b'{"a":1}', b"data: x\n\n")
         (exchange,) = SpoolReader(tmp_path, KEY).take(Cursor()).records
     assert isinstance(exchange, Exchange)
     assert exchange.exchange_id == name(1).hex()
@@ -38,10 +38,10 @@ def test_an_exchange_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_an_open_exchange_waits_and_is_then_taken_once(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        slow = Script(writer, 1)
+        slow = ExchangeScript(writer, 1)
         slow.head()
         slow.request(b"first")
-        Script(writer, 2).whole()
+        ExchangeScript(writer, 2).whole()
         reader = SpoolReader(tmp_path, KEY)
         first = reader.take(Cursor())
         assert ids(first.records) == [name(2).hex()]
@@ -59,7 +59,7 @@ def test_an_open_exchange_waits_and_is_then_taken_once(tmp_path: Path) -> None:
 
 def test_a_dead_writers_open_exchange_is_a_lost_end_once(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, KEY)
-    script = Script(writer, 1)
+    script = ExchangeScript(writer, 1)
     script.head()
     script.answer()
     script.response(b"part")
@@ -83,7 +83,7 @@ def test_frames_longer_than_what_is_read_at_a_time_come_whole(
 ) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
         for number in range(1, 6):
-            Script(writer, number, at=1000.0 * number).whole(b"q" * 700 * number, b"a" * 90)
+            ExchangeScript(writer, number, at=1000.0 * number).whole(b"q" * 700 * number, b"a" * 90)
     whole = SpoolReader(tmp_path, KEY).take(Cursor())
     monkeypatch.setattr(scan, "_STRETCH_BYTES", stretch)
     assert SpoolReader(tmp_path, KEY).take(Cursor()) == whole
@@ -93,10 +93,10 @@ def test_frames_longer_than_what_is_read_at_a_time_come_whole(
 def test_until_gives_exactly_the_earlier_batch(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer, SpoolWriter(tmp_path, KEY) as other:
         for number in range(10):
-            Script(writer if number % 3 else other, number, at=1000.0 + number).whole()
+            ExchangeScript(writer if number % 3 else other, number, at=1000.0 + number).whole()
         batch = SpoolReader(tmp_path, KEY).take(Cursor(), limit=4)
         for number in range(10, 20):
-            Script(writer, number, at=900.0 + number).whole()
+            ExchangeScript(writer, number, at=900.0 + number).whole()
         again = SpoolReader(tmp_path, KEY).take(Cursor(), until=batch.cursor)
         assert again.records == batch.records
         assert again.cursor.to_json() == batch.cursor.to_json()
@@ -105,7 +105,7 @@ def test_until_gives_exactly_the_earlier_batch(tmp_path: Path) -> None:
 def test_a_batch_ends_at_either_limit_and_says_so(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
         for number in range(6):
-            Script(writer, number, at=1000.0 + number).whole(b"q" * 900, b"a" * 100)
+            ExchangeScript(writer, number, at=1000.0 + number).whole(b"q" * 900, b"a" * 100)
         reader = SpoolReader(tmp_path, KEY)
         by_count = reader.take(Cursor(), limit=4)
         by_size = reader.take(Cursor(), max_bytes=1_500)
@@ -116,11 +116,11 @@ def test_a_batch_ends_at_either_limit_and_says_so(tmp_path: Path) -> None:
 
 def test_release_keeps_what_an_open_exchange_needs(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY, segment_bytes=200) as writer:
-        Script(writer, 1).whole()
-        slow = Script(writer, 2)
+        ExchangeScript(writer, 1).whole()
+        slow = ExchangeScript(writer, 2)
         slow.head()
         for number in range(3, 8):
-            Script(writer, number).whole()
+            ExchangeScript(writer, number).whole()
         reader = SpoolReader(tmp_path, KEY)
         batch = reader.take(Cursor())
         assert reader.lag(batch.cursor).records == 0
@@ -144,7 +144,7 @@ def test_release_keeps_what_an_open_exchange_needs(tmp_path: Path) -> None:
 def test_lag_counts_what_was_not_taken(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY, segment_bytes=500) as writer:
         for number in range(6):
-            Script(writer, number).whole()
+            ExchangeScript(writer, number).whole()
         feedback(writer, 7)
         reader = SpoolReader(tmp_path, KEY)
         assert reader.lag(Cursor()).records == 7
@@ -155,7 +155,7 @@ def test_lag_counts_what_was_not_taken(tmp_path: Path) -> None:
 
 def test_another_key_is_an_error_and_skips_nothing(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        Script(writer, 1).whole()
+        ExchangeScript(writer, 1).whole()
         with pytest.raises(UnknownKeyError, match="restore the master key"):
             SpoolReader(tmp_path, b"x" * 32).take(Cursor())
         rotated = SpoolReader(tmp_path, b"x" * 32, older_keys=(KEY,))
@@ -164,7 +164,7 @@ def test_another_key_is_an_error_and_skips_nothing(tmp_path: Path) -> None:
 
 def test_content_is_sealed_on_disk(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        Script(writer, 1).whole(b"jane@example.com", b"4111111111111111")
+        ExchangeScript(writer, 1).whole(b"jane@example.com", b"4111111111111111")
         raw = (tmp_path / writer.writer / "00000001.spool").read_bytes()
     assert b"jane" not in raw
     assert b"4111" not in raw
@@ -174,7 +174,7 @@ def test_content_is_sealed_on_disk(tmp_path: Path) -> None:
 def test_damage_is_skipped_and_counted(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, KEY)
     for number in range(3):
-        Script(writer, number).whole(b"a" * 50, b"b" * 50)
+        ExchangeScript(writer, number).whole(b"a" * 50, b"b" * 50)
     directory = tmp_path / writer.writer
     writer.close()
     path = directory / "00000001.spool"
@@ -192,10 +192,10 @@ def test_damage_is_skipped_and_counted(tmp_path: Path) -> None:
 
 def test_what_was_being_written_when_a_writer_was_killed_is_no_damage(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, KEY)
-    Script(writer, 0).whole(b"a" * 50, b"b" * 50)
+    ExchangeScript(writer, 0).whole(b"a" * 50, b"b" * 50)
     path = tmp_path / writer.writer / "00000001.spool"
     whole = path.read_bytes()
-    script = Script(writer, 1)
+    script = ExchangeScript(writer, 1)
     script.head()
     script.request(b"c" * 50)
     rest = path.read_bytes()[len(whole) :]
@@ -232,7 +232,7 @@ def test_any_interleaving_gives_each_exchange_once(
 ) -> None:
     spool = tmp_path_factory.mktemp("spool")
     writers = [SpoolWriter(spool, KEY, segment_bytes=segment_bytes) for _ in range(2)]
-    scripts: dict[int, tuple[Script, int]] = {}
+    scripts: dict[int, tuple[ExchangeScript, int]] = {}
     expected: list[str] = []
     reader = SpoolReader(spool, KEY)
     cursor = Cursor()
@@ -255,7 +255,7 @@ def test_any_interleaving_gives_each_exchange_once(
         key = slot * 2 + which
         if key not in scripts:
             number += 1
-            scripts[key] = (Script(writers[which], number, at=1000.0 + number), 0)
+            scripts[key] = (ExchangeScript(writers[which], number, at=1000.0 + number), 0)
         script, done = scripts[key]
         action = STEPS[done]
         if action in ("request", "response"):
@@ -288,7 +288,7 @@ def test_arbitrary_bytes_never_crash_the_reader(
 ) -> None:
     spool = tmp_path_factory.mktemp("spool")
     writer = SpoolWriter(spool, KEY)
-    Script(writer, 1).whole()
+    ExchangeScript(writer, 1).whole()
     writer.close()
     path = spool / writer.writer / "00000001.spool"
     data = path.read_bytes()
@@ -301,7 +301,7 @@ def test_arbitrary_bytes_never_crash_the_reader(
 
 def test_what_others_put_beside_segments_stands_in_nobodys_way(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
-        Script(writer, 1).whole()
+        ExchangeScript(writer, 1).whole()
         folder = tmp_path / writer.writer
         os.mkfifo(folder / "00000002.spool")
         (folder / "00000003.spool").mkdir()

@@ -14,14 +14,14 @@ import pytest
 
 from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
 from proxy.spool.states import Bounds, SpoolState
-from tests.proxy.spool.writing import KEY, Script
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 CHILD = """
 import os, sys
 from pathlib import Path
 from proxy.spool import SpoolWriter
-from tests.proxy.spool.writing import KEY, Script
+from tests.proxy.spool.scripts import KEY, Script
 writer = SpoolWriter(Path(sys.argv[1]), KEY, segment_bytes=20_000)
 number = 0
 while True:
@@ -78,9 +78,9 @@ def test_a_full_spool_says_so_and_then_refuses(tmp_path: Path) -> None:
             assert writer.state is (SpoolState.SHEDDING if near else SpoolState.OPEN)
             assert writer.alarm is (writer.fill >= 0.7)
             number += 1
-            Script(writer, number).whole()
+            ExchangeScript(writer, number).whole()
         assert writer.state is SpoolState.FULL
-        script = Script(writer, 10**6)
+        script = ExchangeScript(writer, 10**6)
         script.head()
         script.request(b"x" * 4_000)
         with pytest.raises(SpoolUnavailableError, match="headrace govern"):
@@ -93,7 +93,7 @@ import resource, signal, sys, time
 from pathlib import Path
 from proxy.spool import SpoolUnavailableError, SpoolWriter
 from proxy.spool.states import Bounds, SpoolState
-from tests.proxy.spool.writing import KEY, Script
+from tests.proxy.spool.scripts import KEY, Script
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = SpoolWriter(Path(sys.argv[1]), KEY)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
@@ -127,7 +127,7 @@ print(number)
 
 def test_synced_comes_back(tmp_path: Path) -> None:
     async def main(writer: SpoolWriter) -> None:
-        Script(writer, 1).whole()
+        ExchangeScript(writer, 1).whole()
         await asyncio.wait_for(writer.synced(), 5)
 
     with SpoolWriter(tmp_path, KEY) as writer:
@@ -146,11 +146,11 @@ def test_a_segment_that_was_open_long_enough_is_closed_and_goes_once_governed(
     tmp_path: Path,
 ) -> None:
     with SpoolWriter(tmp_path, KEY, segment_seconds=0.01) as writer:
-        Script(writer, 1).whole(b"first question", b"first answer")
+        ExchangeScript(writer, 1).whole(b"first question", b"first answer")
         deadline = time.monotonic() + 20
         while not writer._leave and time.monotonic() < deadline:
             time.sleep(0.02)
-        Script(writer, 2).whole()
+        ExchangeScript(writer, 2).whole()
         reader = SpoolReader(tmp_path, KEY)
         batch = reader.take(Cursor())
         assert len(batch.records) == 2
@@ -166,28 +166,28 @@ def test_a_writer_whose_folder_is_lost_begins_another(tmp_path: Path) -> None:
         return [int(r.exchange_id, 16) for r in records if isinstance(r, Exchange)]
 
     with SpoolWriter(spool, KEY, segment_bytes=400) as writer:
-        Script(writer, 1).whole(b"q" * 400)
+        ExchangeScript(writer, 1).whole(b"q" * 400)
         folder = spool / writer.writer
         segments = len(list(folder.glob("*.spool")))
         (folder / f"{segments + 1:08}.spool").symlink_to("/dev/full")
-        Script(writer, 2).whole(b"q" * 400)
+        ExchangeScript(writer, 2).whole(b"q" * 400)
         assert taken() == [1, 2]
         shutil.rmtree(spool)
-        Script(writer, 3).whole(b"q" * 400)
-        Script(writer, 4).whole(b"q" * 400)
+        ExchangeScript(writer, 3).whole(b"q" * 400)
+        ExchangeScript(writer, 4).whole(b"q" * 400)
         assert taken()[-1] == 4
 
 
 def test_what_is_written_to_a_removed_segment_is_not_for_long(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path / "spool", KEY) as writer:
-        Script(writer, 1).whole()
+        ExchangeScript(writer, 1).whole()
         shutil.rmtree(tmp_path / "spool")
         deadline, number = time.monotonic() + 30, 1
         while not (tmp_path / "spool").exists():
             assert time.monotonic() < deadline
             number += 1
-            Script(writer, number).whole()
+            ExchangeScript(writer, number).whole()
             time.sleep(0.05)
-        Script(writer, number + 1).whole()
+        ExchangeScript(writer, number + 1).whole()
     records = SpoolReader(tmp_path / "spool", KEY).take(Cursor()).records
     assert [int(r.exchange_id, 16) for r in records if isinstance(r, Exchange)][-1] == number + 1

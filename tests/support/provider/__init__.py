@@ -14,13 +14,13 @@ from tests.support.provider.bedrock import AMAZON_ID, bedrock
 from tests.support.provider.google import gemini, interaction
 from tests.support.provider.openai import openai
 from tests.support.provider.others import agent, mistral, ollama, shop
-from tests.support.upstream import Reply, Seen, as_json, plain, stream
+from tests.support.upstream import ReceivedRequest, Reply, as_json, plain, stream
 
 GO_ON = threading.Event()
 """What ``/slow`` waits for after each chunk."""
 
 
-def provider(request: Seen) -> Reply:
+def provider(request: ReceivedRequest) -> Reply:
     """Answer like the provider whose path this is."""
     path, _, query = request.target.partition("?")
     if path == "/slow":
@@ -55,7 +55,7 @@ def provider(request: Seen) -> Reply:
     return openai(request, path, body)
 
 
-def _body(request: Seen) -> dict[str, Any]:
+def _body(request: ReceivedRequest) -> dict[str, Any]:
     try:
         body = json.loads(request.body)
     except ValueError:

@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 from tests.support.provider.answer import Answer, adding, cut, encoded, named_sse, sse
-from tests.support.upstream import Reply, Seen, as_json, stream
+from tests.support.upstream import ReceivedRequest, Reply, as_json, stream
 
 _USAGE = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
 
 
-def openai(request: Seen, path: str, body: dict[str, Any]) -> Reply:
+def openai(request: ReceivedRequest, path: str, body: dict[str, Any]) -> Reply:
     """Answer a path of OpenAI's."""
     if path.endswith("/chat/completions"):
         return _chat(request, path, body)
@@ -29,7 +29,7 @@ def openai(request: Seen, path: str, body: dict[str, Any]) -> Reply:
     return as_json({"error": {"message": "no such thing", "type": "not_found"}}, 404)
 
 
-def _chat(request: Seen, path: str, body: dict[str, Any]) -> Reply:
+def _chat(request: ReceivedRequest, path: str, body: dict[str, Any]) -> Reply:
     told = any(message["role"] == "tool" for message in body.get("messages", ()))
     name = "chatcmpl-2" if told else "chatcmpl-1"
     answer = adding(name, told=told or not body.get("tools"))

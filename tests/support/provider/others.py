@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.support.provider.answer import ANSWER, ARGUMENTS, sse
-from tests.support.upstream import Reply, Seen, as_json, stream
+from tests.support.upstream import ReceivedRequest, Reply, as_json, stream
 
 
 def ollama(path: str, body: dict[str, Any]) -> Reply:
@@ -68,7 +68,7 @@ def mistral(body: dict[str, Any]) -> Reply:
     )
 
 
-def shop(request: Seen, path: str, body: dict[str, Any]) -> Reply:
+def shop(request: ReceivedRequest, path: str, body: dict[str, Any]) -> Reply:
     """Answer as a shop's order desk."""
     if path.endswith("/events"):
         return stream(sse({"state": "packed"}, {"state": "sent"}))

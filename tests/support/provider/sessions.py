@@ -21,7 +21,7 @@ from tests.support.provider.openai import (
     response_events,
     response_object,
 )
-from tests.support.upstream import Reply, Seen, as_json, plain, stream
+from tests.support.upstream import ReceivedRequest, Reply, as_json, plain, stream
 
 _CALL_ID = re.compile(r"(?:call|toolu)_[0-9a-f]{24}")
 _ON_THE_WAY = ("agent", "compaction")
@@ -62,7 +62,7 @@ class ModelTurn:
 
 
 @dataclass
-class Said:
+class TrueAnswer:
     """One answer, as the truth has it."""
 
     response_id: str
@@ -78,7 +78,7 @@ class Session:
     """One agent's session."""
 
     number: int
-    said: list[Said] = field(default_factory=list)
+    said: list[TrueAnswer] = field(default_factory=list)
     failures: int = 0
 
     @property
@@ -106,7 +106,7 @@ class SessionProvider:
         self.unknown: list[str] = []
         """Requests outside the script."""
 
-    def __call__(self, request: Seen) -> Reply:
+    def __call__(self, request: ReceivedRequest) -> Reply:
         """Answer one request, after a while."""
         path = request.target.partition("?")[0]
         wire = _WIRES.get(path) if request.method == "POST" else None
@@ -162,7 +162,7 @@ class SessionProvider:
             if one.thread == turn.thread and one.role in _ON_THE_WAY
         ]
         parent = before[-1] if before and turn.role in _ON_THE_WAY else None
-        session.said.append(Said(name, parent, turn.role, turn.thread, turn.calls))
+        session.said.append(TrueAnswer(name, parent, turn.role, turn.thread, turn.calls))
         usage = (turn.tokens, 10)
         return Answer(name, turn.text, tuple(uses), model, usage, items=self._name(""))
 

@@ -178,7 +178,7 @@ def test_stale_substrate_is_not_trained_on(
     assert not (tmp_path / "runs").exists()
 
 
-class _Watched(ModelRegistry):
+class _LeaseProbe(ModelRegistry):
     """A registry that tells whether an erasure could begin while a version is registered."""
 
     free: bool | None = None
@@ -193,7 +193,7 @@ class _Watched(ModelRegistry):
 def test_an_erasure_waits_until_the_model_that_it_has_to_name_is_registered(
     lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
 ) -> None:
-    registry = _Watched(tmp_path / "models", source=lake)
+    registry = _LeaseProbe(tmp_path / "models", source=lake)
     run_training(
         lake,
         recipe=recipe(training={"maximum_steps": 1}),

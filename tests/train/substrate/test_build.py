@@ -221,7 +221,7 @@ def test_substrate_holds_no_content(tmp_path: Path) -> None:
     assert b"You help" not in written
 
 
-class Disturbed:
+class DisturbedLake:
     """A lake to which something happens before one of the queries that are made of it."""
 
     def __init__(self, lake: Lake, before: int, disturb: Callable[[], None]) -> None:
@@ -254,7 +254,7 @@ def test_an_erasure_waits_for_a_build_and_then_marks_it(tmp_path: Path) -> None:
         erasing.start()
         erasing.join(3)  # it would have ended long ago
 
-    manifest = build_substrate(Disturbed(lake, 2, disturb), document(), out=tmp_path / "out")
+    manifest = build_substrate(DisturbedLake(lake, 2, disturb), document(), out=tmp_path / "out")
     erasing.join(60)
     assert reached == [(f"shop@{manifest.version}",)]
     assert len(manifest.item_ids) == 6
@@ -264,7 +264,7 @@ def test_an_erasure_waits_for_a_build_and_then_marks_it(tmp_path: Path) -> None:
 
 def test_a_build_begins_again_when_files_of_the_lake_go_away(tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", *(Session(n) for n in range(6)))
-    quiet = Disturbed(lake, 0, lambda: None)
+    quiet = DisturbedLake(lake, 0, lambda: None)
     expected = build_substrate(quiet, document(), out=tmp_path / "quiet")
     (day,) = {path.parent.name.removeprefix("event_date=") for path in _files(lake, "steps")}
 
@@ -274,7 +274,7 @@ def test_a_build_begins_again_when_files_of_the_lake_go_away(tmp_path: Path) -> 
         rewrite_rows(lake, [row])
 
     for before in range(1, quiet.count + 1):
-        source = Disturbed(lake, before, rewrite)
+        source = DisturbedLake(lake, before, rewrite)
         found = build_substrate(source, document(), out=tmp_path / f"{before}")
         assert found.item_ids == expected.item_ids
 

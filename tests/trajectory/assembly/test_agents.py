@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.trajectory.corrected import corrected
+from tests.trajectory.corrections import corrected
 from tests.trajectory.world import CLIENT, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.result import Assembly, PlacedCall

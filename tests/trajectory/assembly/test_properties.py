@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.assembly import exact_share, pairwise_f1
 from benchmarks.assembly_worlds import Mixture, World, generate
-from tests.trajectory.corrected import corrected
+from tests.trajectory.corrections import corrected
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.result import Assembly, PlacedCall
 from trajectory.call import Call

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from tests.trajectory.corrected import corrected
+from tests.trajectory.corrections import corrected
 from tests.trajectory.world import CLIENT, World, asked, result, said, user
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.quotations import extents

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.governance.building import assistant, call, exchange, user
+from tests.governance.factories import assistant, call, exchange, user
 from trajectory.call import Call, CallKind
 from trajectory.dialects.agents import handed_over_to, with_agent
 from trajectory.message import Message, ToolCallPart, ToolResultPart

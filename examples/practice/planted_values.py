@@ -26,7 +26,7 @@ _HOSTS = ("", "mail.", "post.", "office.", "inbox.", "team.")
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class PlantedValue:
     """One planted value."""
 
     kind: str

@@ -7,14 +7,14 @@ from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, P
 
 
 @dataclass
-class Corrected:
+class CorrectedCalls:
     """Calls and links as a reader of the lake sees them."""
 
     placed: list[PlacedCall]
     links: list[PlacedLink]
 
 
-def corrected(assemblies: Iterable[Assembly]) -> Corrected:
+def corrected(assemblies: Iterable[Assembly]) -> CorrectedCalls:
     """Return calls, in the order of their starts, and links, without repetitions."""
     calls: dict[str, PlacedCall] = {}
     stored: dict[str, PlacedCall] = {}
@@ -36,7 +36,7 @@ def corrected(assemblies: Iterable[Assembly]) -> Corrected:
         {link for found in links.values() for link in found},
         key=lambda link: (link.to_step_id, link.kind, link.from_step_id),
     )
-    return Corrected(placed, ordered)
+    return CorrectedCalls(placed, ordered)
 
 
 def _as_corrected(stored: PlacedCall, item: PlacedCorrection) -> PlacedCall:

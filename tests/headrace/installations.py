@@ -62,7 +62,7 @@ def chat(
     return exchange(number, "/v1/chat/completions", asked, answer)
 
 
-class Planted:
+class PlantedInstallation:
     """An installation in a folder of its own."""
 
     def __init__(self, folder: Path, bundle: str = "default") -> None:

@@ -22,7 +22,7 @@ FINGERPRINT_KEY = b"f" * 32
 
 _FORKS = multiprocessing.get_context("forkserver")
 """Each gateway is forked from a process that has imported everything: that takes most of a start."""
-_FORKS.set_forkserver_preload(["proxy.gateway", "tests.proxy.running"])
+_FORKS.set_forkserver_preload(["proxy.gateway", "tests.proxy.gateway_process"])
 
 
 def _serve(path: Path, log: Path, environment: dict[str, str], sender: Connection) -> None:
@@ -48,12 +48,12 @@ def _serve(path: Path, log: Path, environment: dict[str, str], sender: Connectio
 
 LISTENER = ContextVar("listener", default="plain")
 """What serves the base-URL port of gateways that do not say it; tests/proxy sets either in turn."""
-started: "set[Running]" = set()
+started: "set[GatewayProcess]" = set()
 """Gateways that run now."""
 
 
 @dataclass(eq=False)
-class Running:
+class GatewayProcess:
     """Starts and stops a gateway; ``settings`` go over the defaults."""
 
     home: Path

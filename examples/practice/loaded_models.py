@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class LoadedModel:
     """A loaded version."""
 
     label: str
@@ -25,7 +25,7 @@ class Served:
     tokenizer: "PreTrainedTokenizerFast"
 
 
-class Models:
+class ModelLoader:
     """Loads versions when they are first asked for, and lets the last one go when another is live.
 
     ``fixed`` serves one folder under ``name``. Otherwise ``root/<name>/live.json`` holds
@@ -45,7 +45,7 @@ class Models:
         self._exact = exact
         self._fixed = fixed
         self._name = name
-        self._loaded: dict[str, Served] = {}
+        self._loaded: dict[str, LoadedModel] = {}
         self._lock = threading.Lock()
 
     def names(self) -> list[str]:
@@ -55,7 +55,7 @@ class Models:
         assert self._root is not None  # noqa: S101 - one of the two is always given
         return sorted(path.parent.name for path in self._root.glob("*/live.json"))
 
-    def find(self, model: str) -> Served:
+    def find(self, model: str) -> LoadedModel:
         """Return what answers for a model name.
 
         Raises:
@@ -103,8 +103,8 @@ class Models:
             self._loaded.pop(other).engine.stop()
 
 
-def _load(label: str, folder: Path, *, exact: bool) -> Served:
+def _load(label: str, folder: Path, *, exact: bool) -> LoadedModel:
     from transformers import AutoTokenizer
 
     engine = Engine(PracticeNetwork(folder, exact=exact))
-    return Served(label, folder, engine, AutoTokenizer.from_pretrained(folder))
+    return LoadedModel(label, folder, engine, AutoTokenizer.from_pretrained(folder))

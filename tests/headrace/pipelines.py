@@ -17,8 +17,8 @@ from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
 from proxy.spool import SpoolReader
-from tests.governance.building import MailRedactor
-from tests.proxy.spool.writing import KEY
+from tests.governance.factories import MailRedactor
+from tests.proxy.spool.scripts import KEY
 from trajectory.errors import RetryableError
 from trajectory.prices import load_prices
 

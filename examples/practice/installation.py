@@ -27,7 +27,7 @@ _FAULTS = 0.02
 _TOOL_FAILURES = 0.02
 
 
-class House:
+class Installation:
     """An installation that agents can work through."""
 
     def __init__(

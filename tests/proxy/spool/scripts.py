@@ -15,7 +15,7 @@ def name(number: int) -> bytes:
 
 
 @dataclass
-class Script:
+class ExchangeScript:
     """Writes the records of one exchange, one call at a time."""
 
     writer: SpoolWriter

@@ -11,8 +11,8 @@ from headrace.app.master_key import load_secrets
 from headrace.govern.checkpoint import CheckpointStore
 from lakehouse.lake import Lake
 from proxy.spool import SpoolReader
-from tests.headrace.building import pipeline_of
-from tests.proxy.running import SPOOL_KEY
+from tests.headrace.pipelines import pipeline_of
+from tests.proxy.gateway_process import SPOOL_KEY
 
 MESSAGE_KEY = b"m" * 32
 

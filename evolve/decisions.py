@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from evolve.evidence import NightSource, measure, plan
 from evolve.plan import EvolutionDecision
 from evolve.policy import Evolution
-from train.registry.versions import AuditHook
+from train.registry.registry import AuditHook
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 

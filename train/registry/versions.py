@@ -5,11 +5,8 @@
 (:mod:`train.registry.pointer`). A version's files never change once it stands in its place.
 """
 
-import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -18,52 +15,36 @@ from typing import Any
 from train.errors import GateRefusedError, StaleSubstrateError
 from train.registry.lineage import removed_version
 from train.registry.model_card import bill_of_materials, model_card
-from train.registry.pointer import (
-    TRIALS,
-    HistoryEntry,
-    Pointer,
-    Trial,
-    read_history,
-    read_pointer,
-    write_pointer,
-)
+from train.registry.pointer import read_pointer
+from train.registry.registry import AuditHook, RegisteredVersion, Registry
 from train.substrate.selection import lost_items
 from train.substrate.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, locked, read_file, replace_file, sync_folder
-
-type AuditHook = Callable[[str, str, Mapping[str, Any]], None]
-"""Called with an action, the model version it is about, and its details, before the action counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelVersion:
-    """One registered version of a model."""
+class ModelVersion(RegisteredVersion):
+    """One registered version of a model; its folder is one that any Hugging Face loader takes."""
 
-    name: str
-    version: str
-    path: Path
-    """Folder that any Hugging Face loader takes."""
-    status: str
-    """candidate | refused (by its gate) | live | canary | shadow | retired"""
-    manifest: Mapping[str, Any]
-
-    @property
-    def label(self) -> str:
-        """``name@version``, as steps and tables name it."""
-        return f"{self.name}@{self.version}"
+    __slots__ = ()
 
 
-class ModelRegistry:
+class ModelRegistry(Registry[ModelVersion]):
     """The models of one installation."""
+
+    kind = "model"
+    command = "headrace train list"
 
     def __init__(
         self, root: Path, *, source: LearningSource | None = None, audit: AuditHook | None = None
     ) -> None:
-        self._root = root
+        super().__init__(root, audit=audit)
         self._source = source
-        self._audit = audit
+
+    def _made(
+        self, name: str, version: str, folder: Path, status: str, manifest: Mapping[str, Any]
+    ) -> ModelVersion:
+        return ModelVersion(name, version, folder, status, manifest)
 
     def label_of(self, folder: Path) -> str | None:
         """Return ``name@version`` of a registered model's folder; None for any other folder."""
@@ -71,49 +52,6 @@ class ModelRegistry:
         inside = folder.parent.parent == self._root.resolve()
         found = inside and (folder / "manifest.json").is_file()
         return f"{folder.parent.name}@{folder.name}" if found else None
-
-    def names(self) -> list[str]:
-        """Return the names of all models."""
-        if not self._root.is_dir():
-            return []
-        return sorted(path.name for path in self._root.iterdir() if _versions_in(path))
-
-    def versions(self, name: str) -> list[ModelVersion]:
-        """Return the versions of a model, oldest first."""
-        folder = self._root / name
-        return [self.get(name, version) for version in _versions_in(folder)]
-
-    def get(self, name: str, version: str) -> ModelVersion:
-        """Return one version.
-
-        Raises:
-            ConfigurationError: there is no such version; the text lists those that exist.
-        """
-        folder = self._root / _plain(name) / _plain(version)
-        try:
-            manifest = json.loads(read_file(folder / "manifest.json"))
-        except ValueError:
-            raise ConfigurationError(
-                f"{folder / 'manifest.json'} is torn; restore it, or remove that version's folder"
-            ) from None
-        except OSError:
-            known = _versions_in(self._root / name) if name in self.names() else []
-            raise ConfigurationError(
-                f"no version {version!r} of model {name!r}; "
-                f"there are {', '.join(known) or 'none'} (`headrace train list`)"
-            ) from None
-        return ModelVersion(name, version, folder, self._status(name, version, manifest), manifest)
-
-    def live(self, name: str) -> ModelVersion | None:
-        """Return the version that serves, or None when there is none."""
-        pointer = read_pointer(self._root / name)
-        return None if pointer is None else self.get(name, pointer.version)
-
-    def trials(self, name: str) -> dict[Trial, ModelVersion]:
-        """Return the versions on trial beside the one that serves."""
-        pointer = read_pointer(self._root / name)
-        found = {} if pointer is None else pointer.trials
-        return {trial: self.get(name, found[trial]) for trial in TRIALS if trial in found}
 
     def register(
         self, name: str, model: Path, manifest: Mapping[str, Any], *, passed: bool
@@ -138,39 +76,15 @@ class ModelRegistry:
         *,
         bring: Callable[[Path, Path], Any],
     ) -> ModelVersion:
-        """Bring a model's folder into its place under the next number; nobody sees it half made."""
-        home = self._root / name
-        version = self._next_version(home)
-        facts = {
-            **facts,
-            "name": name,
-            "version": version,
-            "registered_at": datetime.now(UTC).isoformat(),
-        }
-        papers = {"README.md": model_card(facts), "bom.json": bill_of_materials(facts)}
-        incoming = home / ".incoming"
-        if incoming.exists():  # of a process that died here
-            shutil.rmtree(incoming)
-        bring(model, incoming)
-        for paper, text in papers.items():
-            (incoming / paper).write_text(text, encoding="utf-8")
-        replace_file(incoming / "manifest.json", canonical_json(facts), READABLE)
-        incoming.rename(home / version)
-        sync_folder(home)
-        registered = self.get(name, version)
-        self._record(registered, status=registered.status)
-        return registered
+        """Bring a model's folder into its place, with its card and its bill of materials."""
 
-    @contextmanager
-    def _changing(self, name: str, *, new: bool = False) -> Iterator[None]:
-        """Change a model's versions or its pointer while no other process does."""
-        home = self._root / name
-        if new:
-            home.mkdir(parents=True, exist_ok=True)
-        elif not home.is_dir():
-            raise ConfigurationError(f"there is no model {name!r} (`headrace train list`)")
-        with locked(home / "lock", wait=True):
-            yield
+        def fill(folder: Path, manifest: Mapping[str, Any]) -> None:
+            papers = {"README.md": model_card(manifest), "bom.json": bill_of_materials(manifest)}
+            bring(model, folder)
+            for paper, text in papers.items():
+                (folder / paper).write_text(text, encoding="utf-8")
+
+        return self._place(name, facts, fill)
 
     def adopt(self, name: str, model: Path, *, actor: str, reason: str) -> ModelVersion:
         """Register a copy of a model as the first version of a name, and let it serve.
@@ -188,7 +102,7 @@ class ModelRegistry:
         if label is not None:
             own, _, version = label.partition("@")
             known = self._servable(own, version)
-            _require_gate(known, None)
+            self._require_gate(known, None)
             facts = dict(known.manifest)
         else:
             self._require_foreign(model)
@@ -237,142 +151,6 @@ class ModelRegistry:
                     "adopt that version's own folder in models/, which knows what it learned from"
                 )
 
-    def promote(
-        self, name: str, version: str, *, actor: str, override: str | None = None
-    ) -> ModelVersion:
-        """Let a version serve.
-
-        Args:
-            name: of the model.
-            version: of the model.
-            actor: who decides.
-            override: why a version that did not pass its gate shall serve all the same; audited.
-
-        Raises:
-            GateRefusedError: it did not pass and there is no reason to override.
-            StaleSubstrateError: it learned from something that may no longer be learned from;
-                no reason overrides that.
-        """
-        wanted = self._servable(name, version)
-        _require_gate(wanted, override)
-        with self._changing(name):
-            return self._point(wanted, "promote", actor=actor, reason=override)
-
-    def try_out(
-        self, name: str, version: str, trial: Trial, *, actor: str, override: str | None = None
-    ) -> ModelVersion:
-        """Put a version on trial beside the one that serves; it replaces the trial before.
-
-        A canary answers clients, so it must have passed its gate; a shadow answers nobody.
-
-        Args:
-            name: of the model.
-            version: of the model.
-            trial: canary or shadow.
-            actor: who decides.
-            override: why a version that did not pass its gate shall be a canary all the same.
-
-        Raises:
-            ConfigurationError: nothing serves yet, or this version does.
-            GateRefusedError: a canary that did not pass, without a reason to override.
-            StaleSubstrateError: it learned from something that may no longer be learned from.
-        """
-        wanted = self._servable(name, version)
-        with self._changing(name):
-            return self._try_out(wanted, trial, actor=actor, override=override)
-
-    def _try_out(
-        self, wanted: ModelVersion, trial: Trial, *, actor: str, override: str | None
-    ) -> ModelVersion:
-        name, version = wanted.name, wanted.version
-        pointer = read_pointer(self._root / name)
-        if pointer is None:
-            raise ConfigurationError(f"no version of {name!r} serves; promote one first")
-        if pointer.version == version:
-            raise ConfigurationError(
-                f"{wanted.label} serves already; try another version beside it"
-            )
-        if trial == "canary":
-            _require_gate(wanted, override)
-        before = pointer.trials.get(trial)
-        others = {place: found for place, found in pointer.trials.items() if found != version}
-        fresh = replace(pointer, trials={**others, trial: version})
-        entry = _entry(f"try_{trial}", version, before, actor, override)
-        self._change(wanted.name, fresh, entry)
-        left = None if before in (None, version) else self._found(name, str(before))
-        if left is not None:
-            self._record(left, status=left.status, actor=actor)
-        return self._noted(wanted, entry)
-
-    def end_trial(self, name: str, trial: Trial, *, actor: str, reason: str) -> str:
-        """Take a version off its trial and return its label; what serves goes on.
-
-        It ends too where the version's folder was removed.
-
-        Raises:
-            ConfigurationError: there is no such trial.
-        """
-        with self._changing(name):
-            pointer = read_pointer(self._root / name)
-            if pointer is None or trial not in pointer.trials:
-                raise ConfigurationError(f"no version of {name!r} is on trial as {trial}")
-            version = pointer.trials[trial]
-            left = {place: found for place, found in pointer.trials.items() if place != trial}
-            entry = _entry(f"end_{trial}", version, None, actor, reason)
-            self._change(name, replace(pointer, trials=left), entry)
-            tried = self._found(name, version)
-            if tried is not None:
-                self._noted(tried, entry)
-            return f"{name}@{version}"
-
-    def rollback(self, name: str, *, actor: str, reason: str) -> ModelVersion:
-        """Let the newest of the versions that served before serve again, if it may.
-
-        A version that learned from something withdrawn is passed over; the history names it.
-
-        Raises:
-            ConfigurationError: nothing served before.
-            StaleSubstrateError: none of those that served before may serve.
-        """
-        with self._changing(name):
-            return self._roll_back(name, actor=actor, reason=reason)
-
-    def _roll_back(self, name: str, *, actor: str, reason: str) -> ModelVersion:
-        pointer = read_pointer(self._root / name)
-        if pointer is None:
-            raise ConfigurationError(f"no version of {name!r} serves, so there is nothing to undo")
-        serving = f"{name}@{pointer.version}"
-        passed_over: list[str] = []
-        for version in self._earlier(name, pointer):
-            earlier = self._found(name, version)
-            if earlier is None:
-                passed_over.append(f"{name}@{version} is not there any more")
-                continue
-            stale = self._stale(earlier)
-            if stale is None:
-                why = "; ".join([reason, *(f"passed over: {one}" for one in passed_over)])
-                return self._point(earlier, "rollback", actor=actor, reason=why)
-            passed_over.append(stale)
-        if not passed_over:
-            raise ConfigurationError(f"{serving} is the first that served; promote another")
-        raise StaleSubstrateError(
-            f"no earlier version of {name!r} may serve: {'; '.join(passed_over)}; {serving} "
-            "goes on serving: promote another, or train anew from what is clean"
-        )
-
-    def _earlier(self, name: str, pointer: Pointer) -> Iterator[str]:
-        """Yield what served before, newest first."""
-        seen, version = {pointer.version}, pointer.previous
-        while version is not None and version not in seen:
-            seen.add(version)
-            yield version
-            version = self._before(name, version)
-
-    def _found(self, name: str, version: str) -> ModelVersion | None:
-        """Return a version; None where its folder was removed."""
-        there = (self._root / name / version / "manifest.json").is_file()
-        return self.get(name, version) if there else None
-
     def look(self, name: str) -> int:
         """Return the how-manieth candidate the next is since one passed or what serves changed."""
         pointer = read_pointer(self._root / name)
@@ -386,10 +164,6 @@ class ModelRegistry:
             count += any(finding["rule"] == "minimum_gain" for finding in findings)
         return count
 
-    def history(self, name: str) -> list[HistoryEntry]:
-        """Return every change of what serves and what is on trial, oldest first."""
-        return read_history(self._root / name)
-
     def _servable(self, name: str, version: str) -> ModelVersion:
         wanted = self.get(name, version)
         if wanted.manifest.get("makes", "policy") != "policy":
@@ -398,6 +172,13 @@ class ModelRegistry:
             )
         self._require_consent(wanted)
         return wanted
+
+    def _require_gate(self, wanted: ModelVersion, override: str | None) -> None:
+        if not wanted.manifest.get("gate_passed") and not (override and override.strip()):
+            raise GateRefusedError(
+                f"{wanted.label} did not pass its gate ({_failed(wanted)}); train a better one, "
+                "or promote it with --override and a reason, which is audited"
+            )
 
     def _require_consent(self, wanted: ModelVersion) -> None:
         """Refuse what learned, itself or through what it began with, from something withdrawn."""
@@ -437,61 +218,6 @@ class ModelRegistry:
             return 0
         return len(lost_items(self._source, path, one.manifest["data"]["purposes"]))
 
-    def _point(
-        self, wanted: ModelVersion, action: str, *, actor: str, reason: str | None
-    ) -> ModelVersion:
-        """Move the pointer: audit first, then the atomic replacement, then the history."""
-        pointer = read_pointer(self._root / wanted.name)
-        previous = None if pointer is None else pointer.version
-        if previous == wanted.version:
-            return wanted
-        serving = None if previous is None else self._found(wanted.name, previous)
-        trials = {} if pointer is None else pointer.trials
-        entry = _entry(action, wanted.version, previous, actor, reason)
-        fresh = Pointer(
-            wanted.version,
-            entry.at,
-            previous if action != "rollback" else self._before(wanted.name, wanted.version),
-            {trial: found for trial, found in trials.items() if found != wanted.version},
-        )
-        self._change(wanted.name, fresh, entry)
-        if serving is not None:
-            self._record(serving, status="retired", reason=reason, actor=actor)
-        return self._noted(wanted, entry)
-
-    def _change(self, name: str, pointer: Pointer, entry: HistoryEntry) -> None:
-        if self._audit is not None:
-            self._audit(f"model.{entry.action}", f"{name}@{entry.version}", asdict(entry))
-        write_pointer(self._root / name, pointer, entry)
-
-    def _noted(self, about: ModelVersion, entry: HistoryEntry) -> ModelVersion:
-        """Write a version's new status into the lake, and return it."""
-        now = self.get(about.name, about.version)
-        self._record(now, status=now.status, reason=entry.reason, actor=entry.actor)
-        return now
-
-    def _before(self, name: str, version: str) -> str | None:
-        """Return what served before a version did for the first time."""
-        entries = [e for e in self.history(name) if e.served and e.version == version]
-        return entries[0].previous if entries else None
-
-    def _status(self, name: str, version: str, manifest: Mapping[str, Any]) -> str:
-        pointer = read_pointer(self._root / name)
-        status = None if pointer is None else pointer.status_of(version)
-        if status is not None:
-            return status
-        if any(entry.served and entry.version == version for entry in self.history(name)):
-            return "retired"
-        return "candidate" if manifest.get("gate_passed") else "refused"
-
-    def _next_version(self, home: Path) -> str:
-        """Return a number that no version had, one that was removed neither: a pointer may name it."""
-        pointer = read_pointer(home)
-        names = [path.name for path in home.iterdir()]
-        names += [entry.version for entry in read_history(home)]
-        names += [] if pointer is None else [pointer.version, *pointer.trials.values()]
-        return f"{max((int(name) for name in names if name.isdecimal()), default=0) + 1:04d}"
-
     def _record(
         self,
         model: ModelVersion,
@@ -526,36 +252,6 @@ def weights_hash(folder: Path) -> str:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
     return "b2:" + digest.hexdigest()
-
-
-def _versions_in(home: Path) -> list[str]:
-    """Return the versions in a model's folder, oldest first; what is still brought in is none."""
-    return sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
-
-
-def _plain(name: str) -> str:
-    """Return a name that leads to no other folder.
-
-    Raises:
-        ConfigurationError: it does.
-    """
-    if not name or Path(name).name != name:
-        raise ConfigurationError(f"{name!r} is no name of a model or a version")
-    return name
-
-
-def _entry(
-    action: str, version: str, previous: str | None, actor: str, reason: str | None
-) -> HistoryEntry:
-    return HistoryEntry(datetime.now(UTC).isoformat(), action, version, previous, actor, reason)
-
-
-def _require_gate(wanted: ModelVersion, override: str | None) -> None:
-    if not wanted.manifest.get("gate_passed") and not (override and override.strip()):
-        raise GateRefusedError(
-            f"{wanted.label} did not pass its gate ({_failed(wanted)}); train a better one, "
-            "or promote it with --override and a reason, which is audited"
-        )
 
 
 def _failed(model: ModelVersion) -> str:

@@ -22,12 +22,16 @@ _READABLE = 16
 _FOLD_AT = 200
 """Where a column is folded that goes to a file or a pipe."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")
+_TURNING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the direction of a text."""
 _UNSEEN = {
     code: f"\\x{code:02x}"
     for code in (*range(0x20), *range(0x7F, 0xA0))
     if code not in (0x09, 0x0A)
-} | {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""Characters that steer a terminal or turn the direction of its text, and what is shown instead."""
+} | {code: f"\\u{code:04x}" for code in _TURNING}
+"""Characters that steer a terminal, and what is shown instead."""
+_UNSEEN_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_TURNING)}
+"""The same in JSON, which escapes the rest itself; whoever reads it gets the same text."""
 
 
 def printable(text: str) -> str:
@@ -68,8 +72,13 @@ def jsonable(value: Any) -> Any:
 def print_json(value: Any) -> None:
     """Print one JSON value on standard output."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    json.dump(jsonable(value), sys.stdout, ensure_ascii=not utf8, indent=2, default=str)
-    sys.stdout.write("\n")
+    sys.stdout.write(json_text(value, ensure_ascii=not utf8, indent=2) + "\n")
+
+
+def json_text(value: Any, *, ensure_ascii: bool = False, indent: int | None = None) -> str:
+    """Return a value as JSON that steers no terminal."""
+    text = json.dumps(jsonable(value), ensure_ascii=ensure_ascii, indent=indent, default=str)
+    return text.translate(_UNSEEN_IN_JSON)
 
 
 def cell(value: Any) -> str:

@@ -1,10 +1,9 @@
 """Writes the rows of a query in each format, as a stream of any length."""
 
-import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from headrace.app.output import jsonable
+from headrace.app.output import json_text
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _jsonl(_schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]", target: Bi
 
 
 def _line(row: Any) -> bytes:
-    return json.dumps(jsonable(row), ensure_ascii=False, default=str).encode()
+    return json_text(row).encode()
 
 
 def _csv(schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]", target: BinaryIO) -> None:

@@ -150,10 +150,12 @@ def read_consents(path: Path, data: bytes, *, now: datetime) -> list[ConsentRow]
     """
     rows: list[ConsentRow] = []
     for number, said in _lines(path, data):
-        subject = str(said.get("subject") or "").strip()
+        subject = _subject(said.get("subject"), f"{path.name}:{number}")
         purpose = str(said.get("purpose") or "").strip()
-        if not subject:
-            raise ConfigurationError(f"{path.name}:{number}: subject is empty.")
+        if None in said:
+            raise ConfigurationError(
+                f"{path.name}:{number}: more values than columns; put values with a comma in quotes."
+            )
         if purpose not in (*PURPOSES, "all"):
             raise ConfigurationError(
                 f"{path.name}:{number}: unknown purpose. Valid: all, {', '.join(PURPOSES)}."
@@ -194,6 +196,15 @@ def _check(path: Path, names: Any) -> None:
             raise ConfigurationError(f"{path.name}: {what} {some[0]!r}. {valid}")
 
 
+def _subject(value: Any, where: str) -> str:
+    """Return the person: a value of another kind, a fraction say, would be taken for somebody else."""
+    if not isinstance(value, str | int | None) or isinstance(value, bool):
+        raise ConfigurationError(f"{where}: subject must be text or a whole number.")
+    if not (subject := str(value or "").strip()):
+        raise ConfigurationError(f"{where}: subject is empty.")
+    return subject
+
+
 def _granted(value: Any, where: str) -> bool:
     word = str(value).strip().lower()
     if word not in _TRUE | _FALSE:
@@ -208,9 +219,9 @@ def _moment(value: Any, now: datetime, where: str) -> datetime:
         moment = (
             value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
         )
-    except ValueError:
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # in the year 1, some zones have times before all time
         raise ConfigurationError(f"{where}: recorded_at is no ISO 8601 time.") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if moment > now:
         raise ConfigurationError(f"{where}: recorded_at lies in the future.")
     return moment

@@ -60,6 +60,11 @@ def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
         ("subject,purpose,granted\n,eval,yes\n", ":2: subject is empty"),
         ("subject,purpose,granted,recorded_at\na@b.io,eval,yes,2027-01-01\n", "future"),
         ("subject,purpose,granted,recorded_at\na@b.io,eval,yes,soon\n", "ISO 8601"),
+        (
+            "subject,purpose,granted,recorded_at\na@b.io,eval,yes,0001-01-01T00:00:00+14:00\n",
+            ":2: recorded_at is no ISO 8601",
+        ),
+        ("subject,purpose,granted\na@b.io,eval,yes,no\n", ":2: more values than columns"),
     ],
 )
 def test_wrong_lines_are_named_without_the_person(tmp_path: Path, text: str, says: str) -> None:
@@ -68,6 +73,15 @@ def test_wrong_lines_are_named_without_the_person(tmp_path: Path, text: str, say
     with pytest.raises(ConfigurationError, match=says) as caught:
         read_consents(table, table.read_bytes(), now=NOW)
     assert "a@b.io" not in str(caught.value)
+
+
+@pytest.mark.parametrize("subject", [491701234567.0, b"a@b.io", ["a@b.io"], True])
+def test_a_person_who_is_no_text_is_not_taken_for_another(tmp_path: Path, subject: object) -> None:
+    """A column of phone numbers becomes one of fractions where a cell is empty."""
+    stored = tmp_path / "c.parquet"
+    pq.write_table(pa.table({"subject": [subject], "purpose": ["all"], "granted": [False]}), stored)
+    with pytest.raises(ConfigurationError, match=":1: subject must be text"):
+        read_consents(stored, stored.read_bytes(), now=NOW)
 
 
 def test_an_import_is_audited_and_pseudonymised(

@@ -1,14 +1,17 @@
 """Results keep their kind on the way to JSON and to table cells."""
 
+import io
 import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from headrace.app.output import cell, jsonable, note, print_fields, print_rows
+from headrace.app.output import cell, jsonable, note, print_fields, print_json, print_rows
+from headrace.cli.row_formats import write
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,18 @@ def test_what_was_captured_is_shown_as_it_is_and_steers_no_terminal(
     assert "\u202e" not in shown
     if wide:
         assert shown.count(r"[/b] [red]x[/red] :smile: \x1b[31mred\x07 \u202eback") == 7
+
+
+def test_json_steers_no_terminal_and_says_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "\x7f \x9b31m \u202e \u200f \u061c \x1b]0;x\x07 ä"
+    target = io.BytesIO()
+    write(pa.schema([("a", pa.string())]), pa.table({"a": [said]}).to_batches(), "jsonl", target)
+    print_json({"a": said})
+    for shown in (capsys.readouterr().out, target.getvalue().decode()):
+        assert json.loads(shown) == {"a": said}
+        assert not {*said.replace(" ", "").replace("ä", "")}.intersection(shown) - {*"31m]0;x"}
 
 
 def test_rows_that_are_too_wide_for_the_terminal_become_blocks(

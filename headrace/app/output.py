@@ -10,11 +10,13 @@ from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from trajectory.files import replacing
 
 _LINE_SECONDS = 10.0
 _READABLE = 16
@@ -79,6 +81,16 @@ def json_text(value: Any, *, ensure_ascii: bool = False, indent: int | None = No
     """Return a value as JSON that steers no terminal."""
     text = json.dumps(jsonable(value), ensure_ascii=ensure_ascii, indent=indent, default=str)
     return text.translate(_UNSEEN_IN_JSON)
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """Give a file for results: its owner's alone, for it may hold what people said; whole or not there.
+
+    A pipe or a device gets the bytes as they come.
+    """
+    with path.open("wb") if path.exists() and not path.is_file() else replacing(path) as file:
+        yield file
 
 
 def cell(value: Any) -> str:

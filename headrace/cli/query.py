@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from headrace.app.context import AppContext
-from headrace.app.output import note, print_rows
+from headrace.app.output import note, output_file, print_rows
 from headrace.cli.row_formats import BINARY, write
 from trajectory.errors import ConfigurationError
 
@@ -81,14 +81,8 @@ def _target(output: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = output.with_name(f".{output.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(output)
-    finally:
-        with suppress(FileNotFoundError):
-            part.unlink()
+    with output_file(output) as file:
+        yield file
 
 
 def moment_or_versions(text: str | None) -> "AsOf | None":

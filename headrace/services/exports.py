@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from headrace.app.output import output_file
 from headrace.services.imports import find_format
 from lakehouse.lake import Lake
 from lakehouse.read.conversations import StepConversation
@@ -81,9 +82,9 @@ def export_trajectories(
                 report.trajectories += 1
                 yield trajectory
 
-    with output.open("w", encoding="utf-8") as file:
+    with output_file(output) as file:
         for written in form.write(found()):
-            file.write(json.dumps(written.document, ensure_ascii=False) + "\n")
+            file.write(json.dumps(written.document, ensure_ascii=False).encode() + b"\n")
             report.documents += 1
             report.lost.update(written.lost)
     return report

@@ -326,6 +326,7 @@ def test_sql_answers_in_every_format_on_an_empty_lake(
         target = tmp_path / f"out.{name}"
         printed(capsys, "sql", query, "--format", name, "--output", str(target))
         assert target.stat().st_size > 0
+        assert target.stat().st_mode & 0o777 == 0o600
     assert json.loads(printed(capsys, "sql", "select * from trajectories", "--json")) == []
 
 

@@ -99,6 +99,8 @@ def test_a_captured_trajectory_is_exported_with_times_models_and_signals(tmp_pat
     while carried.run_batch() is not None:
         pass
     lake = carried.lake
+    exported(lake, tmp_path, "headrace")
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
     row = lake.query("select trajectory_id from trajectories order by 1 limit 1").to_pylist()[0]
     (trajectory,) = portable(lake, [row["trajectory_id"]])
     assert len(trajectory.steps) == 2

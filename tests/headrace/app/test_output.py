@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -10,7 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.app.output import cell, jsonable, note, print_fields, print_json, print_rows
+from headrace.app.output import (
+    cell,
+    jsonable,
+    note,
+    output_file,
+    print_fields,
+    print_json,
+    print_rows,
+)
 from headrace.cli.row_formats import write
 
 
@@ -86,6 +95,32 @@ def test_json_steers_no_terminal_and_says_the_same(
     for shown in (capsys.readouterr().out, target.getvalue().decode()):
         assert json.loads(shown) == {"a": said}
         assert not {*said.replace(" ", "").replace("ä", "")}.intersection(shown) - {*"31m]0;x"}
+
+
+def test_a_file_of_results_is_its_owners_and_follows_no_link(tmp_path: Path) -> None:
+    """A folder that others write to may hold links where a file is made before it is whole."""
+    precious, wanted = tmp_path / "precious", tmp_path / "rows.csv"
+    precious.write_text("mine")
+    for name in (".rows.csv.part", ".rows.csv.tmp", "rows.csv"):
+        (tmp_path / name).symlink_to(precious)
+    with output_file(wanted) as file:
+        file.write(b"rows")
+    assert (precious.read_text(), wanted.read_text()) == ("mine", "rows")
+    assert wanted.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ValueError, match="broken off"), output_file(wanted) as file:
+        file.write(b"half")
+        raise ValueError("broken off")
+    assert wanted.read_text() == "rows"
+
+
+def test_results_go_into_a_pipe_as_they_come(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with output_file(pipe) as file:
+        file.write(b"rows")
+    assert os.read(reader, 100) == b"rows"
+    os.close(reader)
 
 
 def test_rows_that_are_too_wide_for_the_terminal_become_blocks(

@@ -4,10 +4,12 @@ Beside an object store they, and the copies that compaction sorts, lie in this m
 folder.
 """
 
+import atexit
 import itertools
 import os
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from lakehouse.storage.location import Location
@@ -21,10 +23,23 @@ COPIES = "headrace-compact-"
 
 def spill_folder(location: Location) -> Path:
     """Return a folder of this process's own; DuckDB makes it when it is needed, and empties it."""
-    name = f"{os.getpid()}-{next(_counter)}"
+    process, number = os.getpid(), next(_counter)
     if location.is_local:
-        return location.folder / f"{_IN_LAKE}{name}"
-    return Path(tempfile.gettempdir()) / f"{_ELSEWHERE}{name}"
+        return location.folder / f"{_IN_LAKE}{process}-{number}"
+    return _private(process, tempfile.gettempdir()) / str(number)
+
+
+@cache
+def _private(process: int, temporary: str) -> Path:
+    """Return a folder that other users can neither read nor make first; it goes with its process."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{_ELSEWHERE}{process}-", dir=temporary))
+
+    def remove() -> None:
+        if os.getpid() == process:  # else it is a fork that ends
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
 
 
 def sweep_spills(location: Location) -> int:

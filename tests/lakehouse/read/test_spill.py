@@ -57,11 +57,13 @@ def test_what_a_killed_process_copied_from_a_store_is_swept(
     ended.wait()
     store = Location.parse("s3://bucket/lake")
     mine = spill_folder(store)
-    left = [f"headrace-spill-{ended.pid}-0", f"headrace-compact-{ended.pid}-x1y2"]
+    assert mine.parent.stat().st_mode & 0o777 == 0o700
+    assert spill_folder(store).parent == mine.parent
+    left = [f"headrace-spill-{ended.pid}-a7", f"headrace-compact-{ended.pid}-x1y2"]
     for folder in (mine, *(tmp_path / name for name in left), tmp_path / "headrace-compact-old"):
         folder.mkdir(parents=True)
         (folder / "rows.parquet").write_bytes(b"rows")
     assert sweep_spills(store) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "headrace-compact-old", mine.name,
+        "headrace-compact-old", mine.parent.name,
     ]  # fmt: skip

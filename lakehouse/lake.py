@@ -34,6 +34,7 @@ from lakehouse.write.rows import to_arrow
 from lakehouse.write.stored_content import LakeKnownContent
 from lakehouse.write.table_log import TableLog
 from trajectory.errors import ConfigurationError
+from trajectory.files import make_folders
 
 
 class Lake:
@@ -63,6 +64,8 @@ class Lake:
             IntegrityError: the lake was written by a newer Headrace.
         """
         lake = cls(Location.parse(path, options))
+        if create and lake.location.is_local:
+            make_folders(lake.location.folder, mode=0o700)  # it will hold what people said
         for name, spec in TABLES.items():
             lake._tables.mend(name)
             if lake._tables.exists(name):

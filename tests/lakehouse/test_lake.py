@@ -20,6 +20,15 @@ from tests.lakehouse import make
 from trajectory import step as protocol
 from trajectory.errors import ConfigurationError, RetryableError
 
+def test_a_lake_of_its_own_place_is_its_owners(tmp_path: Path) -> None:
+    Lake.open(str(tmp_path / "data" / "lake"))
+    assert (tmp_path / "data" / "lake").stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o750)
+    Lake.open(str(shared))
+    assert shared.stat().st_mode & 0o777 == 0o750
+
+
 RECORDS = {
     "exchanges": records.LedgerRecord, "messages": protocol.StoredMessage, "steps": protocol.Step,
     "tokens": protocol.Tokens, "signals": protocol.Signal, "links": protocol.Link,

@@ -24,6 +24,7 @@ from lakehouse.maintenance.harness_fill import fill_harnesses
 from lakehouse.maintenance.upkeep import Upkeep, maintain
 from train.runs import folders as run_folders
 from trajectory.child_process import ChildProcess, open_log
+from trajectory.files import replace_file
 
 SWEPT = "retention.swept"
 _STOP_SECONDS = 10.0
@@ -70,18 +71,18 @@ def keep_up(
         progress=progress,
     )
     if long:
-        note.write_text(datetime.now(UTC).isoformat(), encoding="ascii")
+        replace_file(note, datetime.now(UTC).isoformat().encode())
     return UpkeepReport(tables, sweep)
 
 
 def _age(note: Path) -> timedelta:
-    """Return how long ago the time in a file was; very long without a file or a time in it.
+    """Return how long ago the time in a file was; very long without a file or a whole time in it.
 
     Less than nothing where the clock was set back since.
     """
     try:
         return datetime.now(UTC) - datetime.fromisoformat(note.read_text(encoding="ascii"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, TypeError):  # a day alone, say, has no zone
         return timedelta.max
 
 

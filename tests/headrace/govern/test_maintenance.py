@@ -53,6 +53,14 @@ def test_a_round_does_all_that_is_due(home: Home, audit: AuditLog) -> None:
     assert verify(lake).ok
 
 
+@pytest.mark.parametrize("torn", ["", "2026-11", "2026-11-23", "2026-11-23T18:11", "\x00" * 32, "\xff"])
+def test_a_torn_note_of_the_last_sweep_means_that_it_is_due(
+    home: Home, audit: AuditLog, torn: str
+) -> None:
+    (home.state / "swept-at").write_text(torn, "latin-1")
+    assert keep_up(filled(home, batches=1), SETTINGS, home, audit).sweep is not None
+
+
 def test_the_sweep_waits_for_its_hour(home: Home, audit: AuditLog) -> None:
     lake = filled(home, batches=1)
     recent = datetime.now(UTC) - timedelta(minutes=30)

@@ -1,15 +1,17 @@
 """Runs queries for the command line, and prints or writes their rows."""
 
+import codecs
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from headrace.app.context import AppContext
-from headrace.app.output import note, output_file, print_rows
+from headrace.app.output import note, output_file, print_rows, printable
 from headrace.cli.row_formats import BINARY, write
 from trajectory.errors import ConfigurationError
 
@@ -74,12 +76,26 @@ def show(
         return write(result.schema, result, chosen, target)
 
 
+class _Screen(io.RawIOBase):
+    """A terminal, which the text of a row does not steer."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        sys.stdout.write(printable(self._decoder.decode(bytes(data))))
+        return len(data)
+
+
 @contextmanager
 def _target(output: Path | None) -> Iterator[BinaryIO]:
     """Yield where bytes go; a file appears whole or not at all."""
     if output is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        yield cast(BinaryIO, _Screen()) if sys.stdout.isatty() else sys.stdout.buffer
+        sys.stdout.flush()
         return
     with output_file(output) as file:
         yield file

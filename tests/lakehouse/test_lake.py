@@ -20,6 +20,14 @@ from tests.lakehouse import make
 from trajectory import step as protocol
 from trajectory.errors import ConfigurationError, RetryableError
 
+RECORDS = {
+    "exchanges": records.LedgerRecord, "messages": protocol.StoredMessage, "steps": protocol.Step,
+    "tokens": protocol.Tokens, "signals": protocol.Signal, "links": protocol.Link,
+    "harnesses": protocol.Harness, "governance": records.GovernanceRecord,
+    "quarantine": records.QuarantineRecord, "corrections": protocol.Correction,
+}  # fmt: skip
+
+
 def test_a_lake_of_its_own_place_is_its_owners(tmp_path: Path) -> None:
     Lake.open(str(tmp_path / "data" / "lake"))
     assert (tmp_path / "data" / "lake").stat().st_mode & 0o777 == 0o700
@@ -27,14 +35,6 @@ def test_a_lake_of_its_own_place_is_its_owners(tmp_path: Path) -> None:
     shared.mkdir(mode=0o750)
     Lake.open(str(shared))
     assert shared.stat().st_mode & 0o777 == 0o750
-
-
-RECORDS = {
-    "exchanges": records.LedgerRecord, "messages": protocol.StoredMessage, "steps": protocol.Step,
-    "tokens": protocol.Tokens, "signals": protocol.Signal, "links": protocol.Link,
-    "harnesses": protocol.Harness, "governance": records.GovernanceRecord,
-    "quarantine": records.QuarantineRecord, "corrections": protocol.Correction,
-}  # fmt: skip
 
 
 def counts(lake: Lake) -> dict[str, int]:

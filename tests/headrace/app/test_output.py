@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -107,9 +108,9 @@ def test_a_file_of_results_is_its_owners_and_follows_no_link(tmp_path: Path) -> 
         file.write(b"rows")
     assert (precious.read_text(), wanted.read_text()) == ("mine", "rows")
     assert wanted.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ValueError, match="broken off"), output_file(wanted) as file:
+    with suppress(ValueError), output_file(wanted) as file:
         file.write(b"half")
-        raise ValueError("broken off")
+        raise ValueError
     assert wanted.read_text() == "rows"
 
 

@@ -88,6 +88,13 @@ def test_a_session_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     terminal.expect("nosuch.*headrace> ")
     terminal.type(".format jsonl\n")
     terminal.expect("headrace> ")
+    for name in ("csv", "jsonl"):
+        terminal.type(f".format {name}\n")
+        terminal.expect("headrace> ")
+        terminal.type("select chr(27) || '[31mred' || chr(155) || 'ä' as loud;\n")
+        shown = terminal.expect(r"red.*red[^\n]*ä.*headrace> ")
+        assert "\x1b[31mred" not in shown
+        assert "\x9b" not in shown
     terminal.type(".as-of 2020-01-01\n")
     terminal.expect("headrace> ")
     terminal.type("select count(*) as earlier from steps;\n")

@@ -53,7 +53,9 @@ def test_a_round_does_all_that_is_due(home: Home, audit: AuditLog) -> None:
     assert verify(lake).ok
 
 
-@pytest.mark.parametrize("torn", ["", "2026-11", "2026-11-23", "2026-11-23T18:11", "\x00" * 32, "\xff"])
+@pytest.mark.parametrize(
+    "torn", ["", "2026-11", "2026-11-23", "2026-11-23T18:11", "\x00" * 32, "\xff"]
+)
 def test_a_torn_note_of_the_last_sweep_means_that_it_is_due(
     home: Home, audit: AuditLog, torn: str
 ) -> None:

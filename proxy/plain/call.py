@@ -46,6 +46,7 @@ class Client(Receiver, Protocol):
 
     name: bytes
     call: "ClientCall | None"
+    is_full: bool
     known: bool
 
     def end_call(self, excess: bytes, *, keep: bool) -> None:
@@ -322,8 +323,10 @@ class ClientCall:
                 out.append(messages.last_chunk(live.trailers(body.trailers)))
         else:
             out += parts
-        upstream.transport.write(b"".join(out))
+        if self._client.is_full:  # of the answer before
+            self.client_full(full=True)
         self._client.pause(paused=False)
+        upstream.transport.write(b"".join(out))
 
     def drop_upstream(self) -> None:
         upstream, self._upstream = self._upstream, None

@@ -45,12 +45,14 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_buffer",
         "_closing",
+        "_due",
         "_held",
         "_known",
         "_paused",
         "born",
         "call",
         "ground",
+        "is_full",
         "known",
         "name",
         "since",
@@ -63,6 +65,8 @@ class ClientConnection(asyncio.Protocol):
         self.call: ClientCall | None = None
         self.known = False
         """A request of it was let in."""
+        self.is_full = False
+        """It takes no more bytes now: so no further request is begun."""
         self.born = self.since = ground.now()
         """When something happened on it last; while a head comes, when that began."""
         self.name = b"%x" % id(self)
@@ -72,6 +76,8 @@ class ClientConnection(asyncio.Protocol):
         self._known: KnownHead | None = None
         """What is remembered of the last head."""
         self._closing = False
+        self._due = False
+        """The next request is begun in the loop's next turn."""
         self._paused = False
 
     # From the transport.
@@ -110,51 +116,60 @@ class ClientConnection(asyncio.Protocol):
             self._buffer = data
         else:
             self._buffer += data
-        if call is None:
+        if call is None and not (self._due or self.is_full):
             self._next()
         elif len(self._buffer) > _AHEAD_BYTES:
             self.pause(paused=True)
 
     def pause_writing(self) -> None:
         """The client reads slowly: so does what is read for it."""
+        self.is_full = True
         if self.call is not None:
             self.call.client_full(full=True)
 
     def resume_writing(self) -> None:
         """The client reads again."""
+        self.is_full = False
         if self.call is not None:
             self.call.client_full(full=False)
+        else:
+            self._go_on()
 
     # Requests.
 
     def _next(self) -> None:
-        """Begin the next request, once its head is whole."""
-        while self.call is None and self._buffer and not self._closing:
-            data, known = self._buffer, self._known
-            if known is not None and (again := known.again(data)) is not None:
-                self._begin(again[0], known, data[again[1] :])
-                continue
-            if data.startswith(_TLS_GREETING) and self.ground.secure is None:
-                self._hand_over(data)
+        """Begin the next request, once its head is whole.
+
+        One in each turn of the loop: who sends thousands ahead must not keep the others waiting.
+        """
+        self._due = False
+        if self.call is not None or self._closing or self.is_full:
+            return
+        data, known = self._buffer, self._known
+        if known is not None and (again := known.again(data)) is not None:
+            self._begin(again[0], known, data[again[1] :])
+            return
+        if data.startswith(_TLS_GREETING) and self.ground.secure is None:
+            self._hand_over(data)
+            return
+        if data.startswith((b"\r", b"\n")):  # empty lines before a request
+            self._buffer = data = data.lstrip(b"\r\n")
+        try:
+            end = messages.end_of_head(data)
+            if end < 0:
                 return
-            if data.startswith((b"\r", b"\n")):  # empty lines before a request
-                self._buffer = data = data.lstrip(b"\r\n")
-            try:
-                end = messages.end_of_head(data)
-                if end < 0:
-                    return
-                head = RequestHead(data[:end])
-            except HeadTooLongError:
-                self._refuse(Reason.HEAD_TOO_LARGE)
-                return
-            except MalformedMessageError:
-                self._refuse(Reason.BAD_REQUEST)
-                return
-            if head.upgrade and b"websocket" in head.upgrade:
-                self._hand_over(data)
-                return
-            self._known = KnownHead.of(data[:end], head)
-            self._begin(head, self._known, data[end:])
+            head = RequestHead(data[:end])
+        except HeadTooLongError:
+            self._refuse(Reason.HEAD_TOO_LARGE)
+            return
+        except MalformedMessageError:
+            self._refuse(Reason.BAD_REQUEST)
+            return
+        if head.upgrade and b"websocket" in head.upgrade:
+            self._hand_over(data)
+            return
+        self._known = KnownHead.of(data[:end], head)
+        self._begin(head, self._known, data[end:])
 
     def _begin(self, head: RequestHead, known: KnownHead | None, rest: bytes) -> None:
         """Begin a request with what has come behind its head."""
@@ -176,19 +191,26 @@ class ClientConnection(asyncio.Protocol):
     def end_call(self, excess: bytes, *, keep: bool) -> None:
         """The call is over; go on with what came behind it."""
         self.call = None
-        self.since = self.ground.now()
         if not keep or self.ground.draining:
+            self.since = self.ground.now()
             self.close()
             return
         if excess:
             self._buffer = excess + self._buffer
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Read on, and begin the request that may have come meanwhile."""
+        self.since = self.ground.now()
         self.pause(paused=False)
-        if self._buffer:
+        if self._buffer and not self._due:
+            self._due = True
             asyncio.get_running_loop().call_soon(self._next)
 
     def is_overdue(self, now: float, idle_seconds: float) -> bool:
         """Tell whether its time is over: to say who it is, to end a head, or to say anything."""
-        if self.call is None and self._buffer and now - self.since > HEAD_SECONDS:
+        late = now - self.since > HEAD_SECONDS
+        if late and self.call is None and self._buffer and not self.is_full:
             return True
         if not self.known and now - self.born > STRANGER_SECONDS:
             return True
@@ -212,7 +234,8 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def pause(self, *, paused: bool) -> None:
-        """Read no more from the client for now, or again."""
+        """Read no more from the client for now, or again, if it has not sent too much ahead."""
+        paused = paused or len(self._buffer) > _AHEAD_BYTES
         if paused is not self._paused and not self.transport.is_closing():
             self._paused = paused
             (self.transport.pause_reading if paused else self.transport.resume_reading)()

@@ -130,7 +130,9 @@ class UpstreamPool:
         """Keep an idle connection."""
         now, idle = self._now(), self._idle[connection.origin]
         old = now - connection.born > OLDEST_SECONDS
-        if old or len(idle) >= MOST_IDLE or connection.transport.is_closing():
+        transport = connection.transport
+        unread = transport.get_write_buffer_size()  # it answered before it had read all of a call
+        if old or unread or len(idle) >= MOST_IDLE or transport.is_closing():
             connection.close()
             return
         if connection.origin[0] == b"https" and not connection.idle_since:

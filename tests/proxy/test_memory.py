@@ -49,6 +49,8 @@ def script(request: ReceivedRequest) -> Reply:
         return Reply([head, threading.Event()])
     if request.target == "/head":
         return Reply([b"HTTP/1.1 200 OK\r\nX-Long: ", *([MEGABYTE] * COUNT)])
+    if request.target == "/part":
+        return plain(200, b"p" * 200_000)
     if request.target == "/ws":
         head = greet(request).pieces[0]
         frame = b"\x82\x7e" + (64_000).to_bytes(2) + b"w" * 64_000
@@ -128,6 +130,22 @@ def test_a_head_without_an_end_is_no_answer(gateway: GatewayProcess) -> None:
     assert answer.status_code == 502
     assert peak[0] < 20
     assert gateway.exchange().outcome is ExchangeOutcome.UPSTREAM_ABORT
+
+
+@pytest.mark.parametrize("admitted", [True, False], ids=["admitted", "refused"])
+def test_who_reads_no_answer_gets_no_further_one(gateway: GatewayProcess, admitted: bool) -> None:
+    """A client that sends requests ahead and reads nothing is soon read from no more."""
+    key = gateway.key if admitted else "none"
+    head = f"GET /up/part HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+    sent, most = 0, 16_000_000
+    with connect(gateway) as connection, growth(psutil.Process(gateway.pid)) as peak:
+        connection.settimeout(1.5)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while sent < most:
+                sent += connection.send(head * 500)
+    assert sent < most
+    assert peak[0] < 20
+    gateway.records(10**6, seconds=1)
 
 
 def test_a_websocket_flood_to_a_slow_client(gateway: GatewayProcess) -> None:

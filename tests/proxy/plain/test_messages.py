@@ -13,11 +13,12 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
 import pytest
+import uvloop
 
 from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
@@ -26,7 +27,7 @@ from trajectory.exchange import ExchangeOutcome
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
-    from proxy.plain.call import ClientCall
+    from proxy.plain import call
     from proxy.worker import Gateway
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -476,21 +477,113 @@ def test_a_body_that_grows_too_long_under_its_answer_is_cut_off(
         assert "headrace_noise_total 0.0" in httpx.get(f"{running.admin}/metrics").text
 
 
+def here(upstream: int, home: Path) -> Gateway:
+    """Return a gateway of this process."""
+    config = {
+        "port": 0,
+        "forward_port": None,
+        "admin_port": None,
+        "keys": str(home / "keys.json"),
+        "limits": str(home / "limits.sqlite"),
+        "capture": False,
+        "routes": [{"name": "up", "upstream": f"http://127.0.0.1:{upstream}"}],
+    }
+    validated = GatewayConfig.model_validate(config)
+    return Gateway(validated, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)
+
+
+def test_thousands_of_requests_sent_ahead_leave_the_loop_to_others(
+    upstream: RawUpstream, tmp_path: Path
+) -> None:
+    """Not even who presents no key may keep the event loop for himself."""
+    raw, count = b"GET /up/x HTTP/1.1\r\nHost: x\r\n\r\n", 2000
+
+    def send(port: int) -> int:
+        with socket.create_connection(("127.0.0.1", port), 60) as connection:
+            connection.sendall(raw * count)
+            got = b""
+            while got.count(b"HTTP/1.1 401") < count:
+                got += connection.recv(65536)
+            return got.count(b"HTTP/1.1 401")
+
+    async def main() -> tuple[int, int]:
+        gateway = here(upstream.port, tmp_path)
+        addresses = await gateway.start()
+        assert addresses.base_url is not None
+        try:
+            calling = asyncio.ensure_future(asyncio.to_thread(send, addresses.base_url[1]))
+            turns = 0
+            while not calling.done():
+                turns += 1
+                await asyncio.sleep(0)
+            return await calling, turns
+        finally:
+            await gateway.close()
+
+    answered, turns = asyncio.run(main())
+    assert answered == count
+    assert turns > count
+
+
+def test_an_upstream_that_takes_nothing_holds_its_client_up_from_the_first_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came while the upstream was connected may be more than that takes at once."""
+    monkeypatch.setattr(call, "_UNSENT_BYTES", 8_000_000)  # loopback takes a few megabytes
+    most = 64_000_000
+    with socket.socket() as deaf, ExitStack() as stack:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(3):  # until these are accepted, nobody else is
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(deaf.getsockname())
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    stack.enter_context(deaf.accept()[0])
+
+        accepting = threading.Thread(target=accept)
+
+        def send(port: int, key: str) -> int:
+            head = f"POST /up/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+            head += f"Content-Length: {most}\r\n\r\n"
+            sent = 0
+            with socket.create_connection(("127.0.0.1", port), 60) as connection:
+                connection.sendall(head.encode())
+                connection.settimeout(0.5)
+                with suppress(TimeoutError):
+                    while sent < most:
+                        sent += connection.send(b"x" * 1_000_000)
+                accepting.start()
+                connection.settimeout(4)
+                with suppress(TimeoutError):
+                    while sent < most:
+                        sent += connection.send(b"x" * 1_000_000)
+            return sent
+
+        async def main() -> int:
+            key = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="acme", app_id="x")
+            gateway = here(deaf.getsockname()[1], tmp_path)
+            addresses = await gateway.start()
+            assert addresses.base_url is not None
+            try:
+                return await asyncio.to_thread(send, addresses.base_url[1], key.secret)
+            finally:
+                await gateway.close()
+
+        try:
+            assert 8_000_000 < uvloop.run(main()) < most
+        finally:
+            deaf.shutdown(socket.SHUT_RDWR)
+            accepting.join()
+
+
 def test_no_call_is_left_to_the_collector(upstream: RawUpstream, tmp_path: Path) -> None:
     key = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="acme", app_id="x").secret
-    config = GatewayConfig.model_validate(
-        {
-            "port": 0,
-            "forward_port": None,
-            "admin_port": None,
-            "keys": str(tmp_path / "keys.json"),
-            "limits": str(tmp_path / "limits.sqlite"),
-            "capture": False,
-            "routes": [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}],
-        }
-    )
 
-    def call(port: int) -> None:
+    def ask_five(port: int) -> None:
         headers = {"authorization": f"Bearer {key}"}
         with httpx.Client(headers=headers, timeout=30) as client:
             for _ in range(5):
@@ -498,14 +591,14 @@ def test_no_call_is_left_to_the_collector(upstream: RawUpstream, tmp_path: Path)
                 assert client.post(url, content=b"hello").content == b"ok"
 
     async def main() -> int:
-        gateway = Gateway(config, spool_key=b"s" * 32, fingerprint_key=b"f" * 32)
+        gateway = here(upstream.port, tmp_path)
         addresses = await gateway.start()
         assert addresses.base_url is not None
         gc.collect()
         gc.disable()
         try:
-            await asyncio.to_thread(call, addresses.base_url[1])
-            return sum(type(each) is ClientCall for each in gc.get_objects())
+            await asyncio.to_thread(ask_five, addresses.base_url[1])
+            return sum(type(each) is call.ClientCall for each in gc.get_objects())
         finally:
             gc.enable()
             await gateway.close()

@@ -104,6 +104,20 @@ def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(main())
 
 
+def test_an_upstream_that_has_not_read_all_takes_no_new_call() -> None:
+    async def main() -> None:
+        async with pool_and_upstream() as (pool, origin, accepted):
+            first = await pool.connect(origin)
+            await until(lambda: bool(accepted))
+            accepted[0].transport.pause_reading()  # type: ignore[attr-defined]
+            first.transport.write(b"x" * 32_000_000)
+            first.release()
+            assert pool.take(origin) is None
+            assert first.transport.is_closing()
+
+    uvloop.run(main())
+
+
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["end", "unasked"])
 def test_an_upstream_that_ends_or_speaks_unasked_is_left(sent: bytes) -> None:
     async def main() -> None:

@@ -17,7 +17,7 @@ class Power:
         self.root = root
         self._vault = root.with_name(f"{root.name}.vault")
         self._vault.mkdir()
-        self._names: dict[Path, dict[str, int]] = {}
+        self._names: dict[int, dict[str, int]] = {}
         self._sizes: dict[int, int] = {}
         self._real = os.fsync
         self._syncs = 0
@@ -51,10 +51,9 @@ class Power:
                 self._see_file(path)
 
     def _see_folder(self, folder: Path) -> None:
-        self._names[folder] = {}
+        names = self._names[folder.lstat().st_ino] = {}
         for path in folder.iterdir():
-            number = path.lstat().st_ino
-            self._names[folder][path.name] = number
+            number = names[path.name] = path.lstat().st_ino
             kept = self._vault / str(number)
             if path.is_file() and not kept.exists():
                 kept.hardlink_to(path)
@@ -65,12 +64,8 @@ class Power:
 
     def cut(self) -> None:
         """Make the folder what a power cut may leave of it."""
-        folders = {
-            path.lstat().st_ino: path
-            for path in (self.root, *self.root.rglob("*"))
-            if path.is_dir()
-        }
-        left = self._left(self.root, folders)
+        folders = {path.lstat().st_ino for path in self.root.rglob("*") if path.is_dir()}
+        left = self._left(self.root, self.root.lstat().st_ino, folders)
         shutil.rmtree(self.root)
         for path, number in left.items():
             if number is None:
@@ -80,11 +75,11 @@ class Power:
             os.truncate(path, min(path.stat().st_size, self._sizes.get(number, 0)))
         shutil.rmtree(self._vault)
 
-    def _left(self, folder: Path, folders: dict[int, Path]) -> dict[Path, int | None]:
+    def _left(self, folder: Path, number: int, folders: set[int]) -> dict[Path, int | None]:
         left: dict[Path, int | None] = {folder: None}
-        for name, number in self._names.get(folder, {}).items():
-            if number in folders:
-                left |= self._left(folder / name, folders)
-            elif (self._vault / str(number)).exists():
-                left[folder / name] = number
+        for name, below in self._names.get(number, {}).items():
+            if below in folders:
+                left |= self._left(folder / name, below, folders)
+            elif (self._vault / str(below)).exists():
+                left[folder / name] = below
         return left

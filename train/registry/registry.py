@@ -27,7 +27,15 @@ from train.registry.pointer import (
 )
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, locked, read_file, replace_file, sync_folder
+from trajectory.files import (
+    READABLE,
+    locked,
+    make_folders,
+    read_file,
+    replace_file,
+    sync_files,
+    sync_folder,
+)
 
 type AuditHook = Callable[[str, str, Mapping[str, Any]], None]
 """Called with an action, the version that it is about, and its details, before the action counts."""
@@ -154,6 +162,7 @@ class Registry[V: RegisteredVersion](ABC):
             shutil.rmtree(incoming)
         fill(incoming, facts)
         replace_file(incoming / "manifest.json", canonical_json(facts), READABLE)
+        sync_files(path for path in incoming.rglob("*") if path.is_file())
         incoming.rename(home / version)
         sync_folder(home)
         registered = self.get(name, version)
@@ -165,7 +174,7 @@ class Registry[V: RegisteredVersion](ABC):
         """Change the versions of a name or its pointer while no other process does."""
         home = self._root / name
         if new:
-            home.mkdir(parents=True, exist_ok=True)
+            make_folders(home)
         elif not home.is_dir():
             raise ConfigurationError(f"there is no {self.kind} {name!r} (`{self.command}`)")
         with locked(home / "lock", wait=True):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lakehouse.lake import Lake
+from tests.lakehouse.power import Power
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
 from train.errors import GateRefusedError, StaleSubstrateError
@@ -42,6 +43,24 @@ def test_versions_count_up_and_keep_their_files(tmp_path: Path) -> None:
     assert first.manifest["weights_hash"] != second.manifest["weights_hash"]
     assert (first.path / "model.safetensors").read_bytes() == b"one"
     assert registry.names() == ["shop"]
+
+
+def test_a_version_that_serves_is_whole_after_a_power_cut(tmp_path: Path) -> None:
+    """Its run deletes what it could be made again from."""
+    root = tmp_path / "home"
+    (root / "models").mkdir(parents=True)
+    registry = ModelRegistry(root / "models")
+    with Power(root) as power:
+        trained = folder(root, b"learned")
+        (trained / "more").mkdir()
+        (trained / "more" / "tokenizer.json").write_bytes(b"{}")
+        registry.register("shop", trained, {"origin": "adopted"}, passed=True)
+        registry.promote("shop", "0001", actor="ann")
+    power.cut()
+    live = registry.live("shop")
+    assert live is not None
+    assert (live.path / "model.safetensors").read_bytes() == b"learned"
+    assert (live.path / "more" / "tokenizer.json").read_bytes() == b"{}"
 
 
 def test_promotion_and_rollback_move_the_pointer(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The substrates of a home: found by name, gated by the policy in force, marked when they are stale."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from governance.policy import load_bundle
@@ -11,8 +12,8 @@ from trajectory.errors import ConfigurationError, IntegrityError
 
 
 def manifests(app: AppContext) -> list[SubstrateManifest]:
-    """Return the manifests of all substrates in the home folder, by time of building."""
-    return [load_manifest(folder) for folder in _folders(app)]
+    """Return the manifests of the substrates in the home folder that can be read, by time of building."""
+    return [*_readable(_folders(app))]
 
 
 def find_manifest(app: AppContext, name: str | None) -> SubstrateManifest:
@@ -21,12 +22,15 @@ def find_manifest(app: AppContext, name: str | None) -> SubstrateManifest:
     Raises:
         ConfigurationError: there is none; the text lists those that exist.
     """
-    found = manifests(app)
     wanted, _, version = (name or "").partition("@")
-    for manifest in reversed(found):
-        if (not wanted or manifest.name == wanted) and manifest.version.startswith(version):
-            return manifest
-    known = ", ".join(f"{one.name}@{one.version}" for one in found) or "none"
+    folders = _folders(app)[::-1]
+    if wanted:
+        for folder in folders:
+            if folder.parent.name == wanted and folder.name.startswith(version):
+                return load_manifest(folder)
+    elif latest := next(_readable(folders), None):
+        return latest
+    known = ", ".join(f"{one.parent.name}@{one.name}" for one in folders[::-1]) or "none"
     raise ConfigurationError(
         f"no substrate{f' {name!r}' if name else ''}; there are: {known}. "
         "Build one: `headrace substrate build FILE`."
@@ -40,20 +44,21 @@ def gate_of(app: AppContext) -> SubstrateGate:
 
 
 def mark_stale_substrates(app: AppContext) -> list[str]:
-    """Mark the substrates that hold what may no longer be used; return their names.
+    """Mark the substrates that hold what may no longer be used; return their names."""
+    return [
+        f"{manifest.name}@{manifest.version}"
+        for manifest in manifests(app)
+        if mark_stale(app.lake, manifest)
+    ]
 
-    One that cannot be read is told of and left: nothing can learn from it either.
-    """
-    stale = []
-    for folder in _folders(app):
+
+def _readable(folders: Iterable[Path]) -> Iterator[SubstrateManifest]:
+    """Yield the manifests; one that cannot be read is told of and left: nothing can learn from it."""
+    for folder in folders:
         try:
-            manifest = load_manifest(folder)
+            yield load_manifest(folder)
         except (ConfigurationError, IntegrityError) as error:
             note(str(error))
-            continue
-        if mark_stale(app.lake, manifest):
-            stale.append(f"{manifest.name}@{manifest.version}")
-    return stale
 
 
 def _folders(app: AppContext) -> list[Path]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from train.substrate.source import Progress
+from trajectory.files import READABLE, read_json_lines, replace_file
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -54,14 +55,15 @@ def forget_after(path: Path, step: int) -> None:
     kept = [record for record in read_metrics(path) if record["step"] <= step] if step else []
     if path.exists():
         text = "".join(json.dumps(record, default=float) + "\n" for record in kept)
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, text.encode(), READABLE)
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """Return the records of a ``metrics.jsonl``; none when there is no such file."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Return the records of a ``metrics.jsonl``; none when there is no such file.
+
+    One that a full disk or a power cut cut off is left out.
+    """
+    return read_json_lines(path)
 
 
 def curve(records: Sequence[dict[str, float]], name: str) -> list[tuple[int, float]]:

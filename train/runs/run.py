@@ -354,7 +354,7 @@ class _Run:
             model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         manifest = {**manifest, "model": model.label}
-        (self.folder / _MANIFEST).write_bytes(canonical_json(manifest))
+        replace_file(self.folder / _MANIFEST, canonical_json(manifest), READABLE)
         progress("done", 1, 1)
         return RunResult(
             run_id=self.run_id,

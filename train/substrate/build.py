@@ -33,6 +33,7 @@ from train.substrate.spec import Substrate, SubstrateSpec
 from train.types import Item, ScoredItem
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
 from trajectory.errors import RetryableError
+from trajectory.files import READABLE, replace_file
 
 _BUILDS = 3
 """How often a build begins when files of the lake go away under it."""
@@ -282,12 +283,15 @@ def _write(manifest: SubstrateManifest, kept: pl.DataFrame, out: Path) -> Substr
     folder = out / manifest.name / version
     manifest = replace(manifest, content_hash=content, version=version, path=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "items.parquet").write_bytes(items)
-    (folder / "README.md").write_text(dataset_card(manifest.to_json()), encoding="utf-8")
-    croissant = dataset_croissant(manifest.to_json(), ITEM_SCHEMA.names)
-    (folder / "croissant.json").write_text(croissant, encoding="utf-8")
-    # Last, so that a folder with a manifest is whole.
-    (folder / "manifest.json").write_bytes(canonical_json(manifest.to_json()))
+    files = {
+        "items.parquet": items,
+        "README.md": dataset_card(manifest.to_json()).encode(),
+        "croissant.json": dataset_croissant(manifest.to_json(), ITEM_SCHEMA.names).encode(),
+        # Last, so that a folder with a manifest is whole.
+        "manifest.json": canonical_json(manifest.to_json()),
+    }
+    for name, data in files.items():
+        replace_file(folder / name, data, READABLE)  # a run may be reading those built before
     return manifest
 
 

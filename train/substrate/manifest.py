@@ -115,6 +115,10 @@ def load_manifest(folder: Path) -> SubstrateManifest:
         raise ConfigurationError(
             f"{folder}: no substrate here; build one with `headrace substrate build FILE`"
         ) from None
+    except ValueError:  # a full disk, say, cut it off
+        raise IntegrityError(
+            f"{folder}: its manifest is broken; build the substrate again"
+        ) from None
     try:
         manifest = SubstrateManifest.from_json(value, path=folder)
     except (KeyError, TypeError):

@@ -1,6 +1,7 @@
 """A substrate is what its document says, to the byte, and says why the rest is not in it."""
 
 import json
+import resource
 import threading
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -20,7 +21,7 @@ from train.errors import StaleSubstrateError
 from train.substrate.build import build_substrate
 from train.substrate.manifest import SubstrateManifest, load_items, load_manifest, require_fresh
 from train.substrate.spec import Substrate
-from trajectory.errors import ConfigurationError, IntegrityError
+from trajectory.errors import ConfigurationError, HeadraceError, IntegrityError
 
 
 def document(**spec: Any) -> Substrate:
@@ -190,6 +191,28 @@ def test_changed_folder_is_refused(tmp_path: Path) -> None:
     (manifest.path / "manifest.json").write_text(json.dumps(changed))
     with pytest.raises(IntegrityError, match="changed after it was built"):
         load_manifest(manifest.path)
+
+
+@pytest.mark.parametrize("left", [b"", b'{"name": "sh', b"\0" * 64, b"[]", b"\xff"])
+def test_a_manifest_that_was_cut_off_is_named(tmp_path: Path, left: bytes) -> None:
+    manifest = build(lake_of(tmp_path / "lake", Session(1)), tmp_path / "out")
+    (manifest.path / "manifest.json").write_bytes(left)
+    with pytest.raises(HeadraceError, match="build"):
+        load_manifest(manifest.path)
+
+
+def test_a_full_disk_leaves_the_substrate_that_was_built_before(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", Session(1))
+    manifest = build(lake, tmp_path / "out")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # no file may grow beyond
+    try:
+        with pytest.raises(OSError, match="too large"):
+            build(lake, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert load_manifest(manifest.path) == manifest
+    assert not list(manifest.path.glob(".*"))
 
 
 def test_folder_without_substrate_names_the_command(tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ def measured(folder: Path, seed: int, count: int) -> dict[str, Any]:
     )
     for hit in found.hits:
         place = f"{Path(hit.path).relative_to(folder).parts[:2]} {hit.where} {hit.form}"
-        sys.stderr.write(f"leak: {values[hit.value].kind} in {place}\n")
+        sys.stderr.write(f"leak: {values[hit.value - 1].kind} in {place}\n")
     return {
         "planted": len(values),
         "kinds": len({secret.kind for secret in values}),

@@ -229,13 +229,21 @@ class TrajectoryRedaction:
             error=text("error", CaptureField.ERROR),
             model_requested=text("model_requested"),
             model_served=text("model_served"),
-            agent=text("agent"),
-            acts_as=text("acts_as"),
+            agent=self._agent_name(text("agent")),
+            acts_as=self._agent_name(text("acts_as")),
             response_id=public_id(self._redactor, self._namer, self._scope.tenant_id, response_id),
             report=_under_fields(redacted.report),
             subjects=redacted.subjects,
             derived=redacted.message.derived,
         )
+
+    def _agent_name(self, name: str | None) -> str | None:
+        """Return an agent's name; for a long number, which may be somebody's, its keyed hash."""
+        if name is None or any(map(str.isalpha, name)):
+            return name
+        if sum(map(str.isdigit, name)) < _LONG_NUMBER:
+            return name
+        return self._namer.name(self._scope.tenant_id, "agent", name)
 
 
 def public_id(
@@ -320,6 +328,8 @@ def _under_fields(report: RedactionReport) -> RedactionReport:
     return replace(report, places=places)
 
 
+_LONG_NUMBER = 6
+"""Digits from which on a number may be somebody's: an account's, a phone's."""
 _DIGITS = re.compile(r"[\d\-. /]+")
 _FEW = 256
 _WRAPPER = "/parts/0/value"

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from governance.passes.identity import MemoryLineages
 from governance.redact.pseudonym import MARK
 from tests.governance.factories import assembly, call, governor, placed, system, user
@@ -87,3 +89,18 @@ def test_what_is_held_back_has_no_number() -> None:
 
 def test_the_marks_of_redaction_are_the_marks_that_normal_forms_leave_out() -> None:
     assert MARK.pattern == normal_form.REDACTION_MARK.pattern
+
+
+@pytest.mark.parametrize("field", ["agent", "acts_as"])
+@pytest.mark.parametrize("number", ["8856781098", "88-5678 1098"])
+def test_a_long_number_in_place_of_a_name_leaves_as_its_hash(field: str, number: str) -> None:
+    """Nothing around it tells whose number it is: detection cannot know an account from a counter."""
+    first, second = steps(replace(call(1), **{field: number}), replace(call(2), **{field: number}))
+    assert first.agent_role is not None
+    assert first.agent_role.startswith("b2:")
+    assert first.agent_role == second.agent_role
+
+
+def test_a_short_number_is_an_agents_name() -> None:
+    (step,) = steps(replace(call(1), agent="12"))
+    assert step.agent_role == "12"

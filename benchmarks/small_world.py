@@ -77,10 +77,9 @@ class SmallWorld:
             "sft",
             {"training": {**IMITATION, "epochs": 12}, "options": {"rewarded_only": False}},
             born,
-            "imitation",
         )
-        base = self.home / "models" / "imitation" / imitated["version"]
-        self._registry.adopt(MODEL, base, actor="benchmark", reason="it imitates")
+        reason = "it imitates, and nothing examined it"
+        self._registry.promote(MODEL, imitated["version"], actor="benchmark", override=reason)
 
     @property
     def _lake(self) -> Lake:
@@ -108,11 +107,9 @@ class SmallWorld:
             "training": dict(row.changes),
             "options": dict(row.options),
         }
-        return self._run(row.recipe, changes, live.path, MODEL)
+        return self._run(row.recipe, changes, live.path)
 
-    def _run(
-        self, recipe: str, changes: Mapping[str, Any], base: Path, name: str
-    ) -> dict[str, Any]:
+    def _run(self, recipe: str, changes: Mapping[str, Any], base: Path) -> dict[str, Any]:
         document = merge(
             shipped_recipe(recipe).model_dump(mode="json"),
             merge({"spec": {"training": {**_TRAINING, "seed": self.seed}}}, {"spec": changes}),
@@ -123,7 +120,7 @@ class SmallWorld:
                 recipe=Recipe.model_validate(document),
                 substrate=self._substrate,
                 base=base,
-                name=name,
+                name=MODEL,
                 places=RunFolders(self.home / "runs", self._registry),
             )
         return {

@@ -49,6 +49,8 @@ STEPS_PER_TRAJECTORY = 10
 CHUNK = 50_000
 ROUND = 8
 """Batches that are carried, or written bare, in a row."""
+WARM_UP = 600
+"""Exchanges before the first that counts: their batches make tables and import."""
 PAUSE_SECONDS = 0.5
 VIEWS = ("trajectories", "rewards_latest", "reliability", "pass_rates")
 
@@ -93,7 +95,7 @@ def ingest(folder: Path, rows: int, exchanges: int) -> dict[str, Any]:
     ratios: list[float] = []
     ours: list[Cost] = []
     bare: list[Cost] = []
-    carry(pipeline, 3)  # makes tables, imports
+    carry(pipeline, max(1, WARM_UP // rows))
     kept.clear()
     while spent := carry(pipeline, ROUND):
         time.sleep(PAUSE_SECONDS)
@@ -506,14 +508,14 @@ def main() -> None:
         return
     quick = options.quick
     steps = 60_000 if quick else options.steps
-    seconds = 6 if quick else options.seconds
+    seconds = 4 if quick else options.seconds
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     try:
         parts = {
-            "ingest": phase("ingest", folder / "whole", 200, 3_800 if quick else 10_000),
-            "ingest_2000": phase("ingest", folder / "bulk", 2_000, 10_000 if quick else 30_000),
+            "ingest": phase("ingest", folder / "whole", 200, 2_200 if quick else 10_000),
+            "ingest_2000": phase("ingest", folder / "bulk", 2_000, 6_000 if quick else 30_000),
             "append_200": phase("append", folder / "small", 200, 5 if quick else 20),
-            "append": phase("append", folder / "large", 2_000, 5 if quick else 10),
+            "append": phase("append", folder / "large", 2_000, 3 if quick else 10),
             "freshness": phase("freshness", folder / "fresh", seconds),
             "fill": phase("fill", folder / "lake", steps, 6 if quick else options.words),
             "compact": phase("compact", folder / "lake"),

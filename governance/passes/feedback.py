@@ -41,6 +41,10 @@ class JudgedFeedback(NamedTuple):
     decisions: tuple[GovernanceRecord, ...]
 
 
+_PATHS = {"label": "/label/text"}
+"""A label in a tool's answer names a thing; in feedback it is what a person says."""
+
+
 def signal_of(
     placed: PlacedFeedback,
     *,
@@ -80,7 +84,7 @@ def signal_of(
             return None
         said = str(value)
         for scope in scopes:
-            redacted = redactor.redact_text(said, scope=scope, path=f"/{field}")
+            redacted = redactor.redact_text(said, scope=scope, path=_PATHS.get(field, f"/{field}"))
             reports.append(redacted.report)
             said = redacted.text
         return said

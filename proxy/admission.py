@@ -17,7 +17,7 @@ from proxy.limits import Budgets, session_of
 from proxy.model_versions import ServedModel, Version, can_name
 from proxy.paths import climbs
 from proxy.pins import trajectory_name
-from proxy.responses import Reason, Shape, shape_of
+from proxy.responses import Reason
 from proxy.route import Level, PreparedRoute
 from proxy.router import Router
 from proxy.session_keys import ClientSession, SessionKeys
@@ -32,6 +32,7 @@ from proxy.upstream_request import (
     take_session,
     without_client_keys,
 )
+from trajectory.dialects.errors import Shape, shape_of
 from trajectory.exchange import ClientIdentity, has_folder
 
 type Mode = Literal["base_url", "forward", "transparent"]

@@ -1,22 +1,11 @@
 """The gateway's own answers, in the error shape of the client's provider."""
 
 import json
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from trajectory.canonical import JsonValue
-
-
-class Shape(StrEnum):
-    """Whose error format an answer has."""
-
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-    GOOGLE = "google"
-    BEDROCK = "bedrock"
-    OLLAMA = "ollama"
-    JSONRPC = "jsonrpc"
+from trajectory.dialects.errors import QUOTA, Shape, error_body
 
 
 class Reason(StrEnum):
@@ -55,8 +44,6 @@ def json_reply(status: int, value: JsonValue) -> LocalReply:
     return LocalReply(status, headers, body)
 
 
-_QUOTA = "insufficient_quota"
-"""What OpenAI calls a budget that is used up, as type and as code."""
 _TEXTS = {
     Reason.NO_KEY: (
         401,
@@ -79,11 +66,11 @@ _TEXTS = {
         "rate_limit_exceeded",
         "Headrace: this key has made its requests of this minute.",
     ),
-    Reason.TOKENS: (429, _QUOTA, "Headrace: this key has used its tokens of today."),
-    Reason.MONEY: (429, _QUOTA, "Headrace: this key has spent its money of today."),
+    Reason.TOKENS: (429, QUOTA, "Headrace: this key has used its tokens of today."),
+    Reason.MONEY: (429, QUOTA, "Headrace: this key has spent its money of today."),
     Reason.SESSION_STEPS: (
         429,
-        _QUOTA,
+        QUOTA,
         "Headrace: this session has taken the steps that its key allows.",
     ),
     Reason.UNREACHABLE: (
@@ -123,37 +110,6 @@ _TEXTS = {
         "Headrace: the gateway could not admit this request; its log names the fault.",
     ),
 }
-_OPENAI_TYPES = {
-    400: "invalid_request_error",
-    401: "invalid_request_error",
-    404: "invalid_request_error",
-    413: "invalid_request_error",
-    429: "requests",
-    431: "invalid_request_error",
-}
-_ANTHROPIC_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    431: "request_too_large",
-    503: "overloaded_error",
-}
-_GOOGLE_STATUS = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    404: "NOT_FOUND",
-    413: "INVALID_ARGUMENT",
-    429: "RESOURCE_EXHAUSTED",
-    431: "INVALID_ARGUMENT",
-    502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-}
-
-
-_BEDROCK_PATH = re.compile(rb"/model/[^/]+/(?:converse|invoke|count-tokens)")
-_OLLAMA_PATH = re.compile(rb"/api/(?:chat|generate|embed|show|tags|ps)")
 _BEDROCK_TYPES = {
     400: b"ValidationException",
     401: b"UnrecognizedClientException",
@@ -179,7 +135,7 @@ def answer(
     """
     usual, code, text = _TEXTS[reason]
     status = usual if status is None else status
-    body = json.dumps(_body(shape, status, code, text)).encode()
+    body = json.dumps(error_body(shape, status, code, text)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status in (429, 503):
         headers.append((b"retry-after", b"%d" % retry_after))
@@ -189,43 +145,3 @@ def answer(
         kind = _BEDROCK_TYPES.get(status, b"InternalServerException")
         headers.append((b"x-amzn-errortype", kind))
     return LocalReply(status, tuple(headers), body)
-
-
-def _body(shape: Shape, status: int, code: str, text: str) -> JsonValue:
-    match shape:
-        case Shape.ANTHROPIC:
-            kind = _ANTHROPIC_TYPES.get(status, "api_error")
-            return {"type": "error", "error": {"type": kind, "message": text}}
-        case Shape.GOOGLE:
-            name = _GOOGLE_STATUS.get(status, "INTERNAL")
-            return {"error": {"code": status, "message": text, "status": name}}
-        case Shape.BEDROCK:
-            return {"message": text}
-        case Shape.OLLAMA:
-            return {"error": text}
-        case Shape.JSONRPC:
-            return {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": text}}
-        case Shape.OPENAI:
-            kind = code if code == _QUOTA else _OPENAI_TYPES.get(status, "server_error")
-            return {"error": {"message": text, "type": kind, "param": None, "code": code}}
-
-
-def shape_of(configured: str, kind: str, path: bytes, header_names: frozenset[bytes]) -> Shape:
-    """Return the shape for a request: as configured, else told from its path and headers."""
-    if configured != "auto":
-        return Shape(configured)
-    if b"anthropic-version" in header_names or path.find(b"/v1/messages") >= 0:
-        return Shape.ANTHROPIC
-    if (
-        b"x-goog-api-key" in header_names
-        or path.find(b"enerateContent") >= 0
-        or path.find(b"awPredict") >= 0
-    ):
-        return Shape.GOOGLE
-    if kind == "tool" or b"mcp-protocol-version" in header_names:
-        return Shape.JSONRPC
-    if path.find(b"/model/") >= 0 and _BEDROCK_PATH.search(path):
-        return Shape.BEDROCK
-    if path.find(b"/api/") >= 0 and _OLLAMA_PATH.search(path):
-        return Shape.OLLAMA
-    return Shape.OPENAI

@@ -14,10 +14,11 @@ from proxy.credentials import Fingerprints, RawFields, presented_key
 from proxy.heads import content_length, names, value_of
 from proxy.keys import KeyRegistry
 from proxy.recorder import Recorder
-from proxy.responses import LocalReply, Reason, Shape, answer, json_reply
+from proxy.responses import LocalReply, Reason, answer, json_reply
 from proxy.spool import RecordKind, SpoolUnavailableError, records
 from trajectory.canonical import JsonValue
 from trajectory.dialects.content_encoding import decode_body
+from trajectory.dialects.errors import Shape
 from trajectory.exchange import ClientIdentity
 from trajectory.telemetry.calls import TRACES_PATH
 

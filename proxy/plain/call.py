@@ -21,7 +21,8 @@ from proxy.plain.messages import (
 from proxy.plain.relay import Receiver, RelayGround, ResponseRelay
 from proxy.plain.upstreams import UpstreamConnection, UpstreamPool
 from proxy.refusals import Refusals
-from proxy.responses import LocalReply, Reason, Shape, answer
+from proxy.responses import LocalReply, Reason, answer
+from trajectory.dialects.errors import Shape
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 _UNSENT_BYTES = 256 * 1024

@@ -14,7 +14,8 @@ from proxy.plain.known_head import KnownHead
 from proxy.plain.messages import HeadTooLongError, MalformedMessageError, RequestHead
 from proxy.plain.upstreams import set_limits
 from proxy.recorder import Recorder
-from proxy.responses import Reason, Shape, answer
+from proxy.responses import Reason, answer
+from trajectory.dialects.errors import Shape
 
 HEAD_SECONDS = 10.0
 """How long a request's head may take from its first byte."""

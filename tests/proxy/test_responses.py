@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from proxy.responses import Reason, Shape, answer, shape_of, status_of
+from proxy.responses import Reason, answer, status_of
+from trajectory.dialects.errors import Shape, shape_of
 
 ERROR_FIELDS = {
     Shape.OPENAI: {"message", "type", "param", "code"},

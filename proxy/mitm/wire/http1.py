@@ -33,7 +33,8 @@ from proxy.mitm.wire.stream import (
     keep_expectation,
     shape_of_errors,
 )
-from proxy.responses import LocalReply, Reason, Shape, answer
+from proxy.responses import LocalReply, Reason, answer
+from trajectory.dialects.errors import Shape
 
 IDLE = "headrace_idle"
 """Attribute of an upstream's connection: its last call is complete on both sides."""

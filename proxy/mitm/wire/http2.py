@@ -25,7 +25,8 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from proxy.mitm.fastpath.handler import ROOM
 from proxy.mitm.wire.http1 import IDLE, read_request_head, reason_of
 from proxy.mitm.wire.stream import Commands, shape_of_errors
-from proxy.responses import LocalReply, Reason, Shape, answer
+from proxy.responses import LocalReply, Reason, answer
+from trajectory.dialects.errors import Shape
 
 MOST_UNSENT_BYTES = 256 * 1024
 """Of one stream, for a client that gives no room: its upstream is not read from until half is gone."""

@@ -17,7 +17,7 @@ from mitmproxy.proxy.layers.http._events import (
 )
 
 from proxy.credentials import RawFields
-from proxy.responses import Shape
+from trajectory.dialects.errors import Shape
 
 type Commands = Generator[commands.Command, Any, None]
 

@@ -4,7 +4,8 @@ import warnings
 
 import pytest
 
-from proxy.responses import Reason, Shape, answer
+from proxy.responses import Reason, answer
+from trajectory.dialects.errors import Shape
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports

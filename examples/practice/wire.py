@@ -210,9 +210,9 @@ class AnthropicMessages:
             body=body,
         )
 
-    def stream(self, begun: ModelAnswer, ask: CompletionRequest) -> AnswerStream:  # noqa: ARG002 - all formats alike
+    def stream(self, begun: ModelAnswer, ask: CompletionRequest) -> AnswerStream:
         """Return what writes the answer as it grows."""
-        return anthropic_messages.MessagesStream(begun)
+        return anthropic_messages.MessagesStream(begun, ask.body)
 
     def whole(self, answer: ModelAnswer, ask: CompletionRequest) -> JsonObject:  # noqa: ARG002 - all formats alike
         """Return a ``message``."""

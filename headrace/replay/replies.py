@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 
@@ -15,17 +14,10 @@ from headrace.app.master_key import Secrets, subject_keys_of
 from headrace.app.settings import Settings
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.registry import read_exchange, write_answer
+from trajectory.dialects.registry import read_request, write_answer
 from trajectory.dialects.wire import as_object, as_text, objects
 from trajectory.dialects.writer import UnwritableError
-from trajectory.exchange import (
-    ClientIdentity,
-    Exchange,
-    ExchangeOutcome,
-    Headers,
-    HttpRequest,
-    SpoolPosition,
-)
+from trajectory.exchange import Headers
 from trajectory.message import Message, ToolCallPart
 from trajectory.replay import Player, RecordedAnswer, ReplayDivergence
 
@@ -88,7 +80,7 @@ class Replies:
 
     def model(self, path: str, query: str, headers: Headers, body: bytes) -> ReplayResponse:
         """Answer a request to a model API in its own wire format."""
-        call = _read(path, headers, body)
+        call = read_request(path, headers, body)
         if call.kind is not CallKind.MODEL:
             return problem(404, f"a replay knows no {path}")
         context = self._context(call)
@@ -186,23 +178,3 @@ def _told(found: ReplayDivergence) -> str:
 
 def _system(context: tuple[Message, ...]) -> list[str]:
     return [one.text().strip() for one in context if one.role in ("system", "developer")]
-
-
-def _read(path: str, headers: Headers, body: bytes) -> Call:
-    now = datetime.now(UTC)
-    return read_exchange(
-        Exchange(
-            exchange_id="0" * 32,
-            client=ClientIdentity("replay", "replay", "replay", "replay"),
-            route="replay",
-            mode="base_url",
-            upstream="http://replay",
-            started_at=now,
-            first_byte_at=None,
-            ended_at=now,
-            request=HttpRequest("POST", path, "", headers, body),
-            response=None,
-            outcome=ExchangeOutcome.COMPLETE,
-            position=SpoolPosition("replay", 0, 0),
-        )
-    )

@@ -6,6 +6,7 @@ breaks its dialect's rules, becomes an opaque call with its problem in fixed wor
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Protocol
 
 from trajectory.call import Call, CallKind
@@ -13,6 +14,7 @@ from trajectory.canonical import JsonObject
 from trajectory.dialects.a2a import A2a
 from trajectory.dialects.agents import with_agent
 from trajectory.dialects.anthropic_messages.read import AnthropicMessages
+from trajectory.dialects.anthropic_messages.write import open_stream as stream_anthropic_messages
 from trajectory.dialects.anthropic_messages.write import write as write_anthropic_messages
 from trajectory.dialects.bedrock_converse.read import BedrockConverse
 from trajectory.dialects.bedrock_converse.write import write as write_bedrock_converse
@@ -20,6 +22,7 @@ from trajectory.dialects.bedrock_invoke.read import BedrockInvoke
 from trajectory.dialects.bedrock_invoke.write import write as write_bedrock_invoke
 from trajectory.dialects.control import Control
 from trajectory.dialects.google_gemini.read import GoogleGemini
+from trajectory.dialects.google_gemini.write import open_stream as stream_google_gemini
 from trajectory.dialects.google_gemini.write import write as write_google_gemini
 from trajectory.dialects.google_interactions.read import GoogleInteractions
 from trajectory.dialects.google_interactions.write import write as write_google_interactions
@@ -27,20 +30,37 @@ from trajectory.dialects.hints import common_hints, with_people
 from trajectory.dialects.mcp import Mcp
 from trajectory.dialects.mistral_conversations import MistralConversations
 from trajectory.dialects.ollama.read import Ollama
+from trajectory.dialects.ollama.write import open_stream as stream_ollama
 from trajectory.dialects.ollama.write import write as write_ollama
 from trajectory.dialects.openai_chat.read import OpenAIChat
+from trajectory.dialects.openai_chat.write import open_stream as stream_openai_chat
 from trajectory.dialects.openai_chat.write import write as write_openai_chat
 from trajectory.dialects.openai_completions.read import OpenAICompletions
+from trajectory.dialects.openai_completions.write import open_stream as stream_openai_completions
 from trajectory.dialects.openai_completions.write import write as write_openai_completions
 from trajectory.dialects.openai_inputs import OpenAIEmbeddings, OpenAIModerations
 from trajectory.dialects.openai_realtime import OpenAIRealtime
 from trajectory.dialects.openai_responses.read import OpenAIResponses
+from trajectory.dialects.openai_responses.write import open_stream as stream_openai_responses
 from trajectory.dialects.openai_responses.write import write as write_openai_responses
 from trajectory.dialects.reader import DialectOutput
 from trajectory.dialects.websocket_turns import is_conversation, turns
 from trajectory.dialects.wire import UnreadableError, response_bytes
-from trajectory.dialects.writer import AnsweredRequest, ModelAnswer, UnwritableError, WireResponse
-from trajectory.exchange import Exchange, ExchangeOutcome
+from trajectory.dialects.writer import (
+    AnsweredRequest,
+    AnswerStream,
+    ModelAnswer,
+    UnwritableError,
+    WireResponse,
+)
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    Headers,
+    HttpRequest,
+    SpoolPosition,
+)
 
 
 class Dialect(Protocol):
@@ -98,6 +118,16 @@ WRITERS: dict[str, Callable[[ModelAnswer, AnsweredRequest], WireResponse]] = {
 }
 """By the dialect's name; tools have none."""
 
+STREAMS: dict[str, Callable[[ModelAnswer, AnsweredRequest], AnswerStream | None]] = {
+    "openai.chat": stream_openai_chat,
+    "openai.completions": stream_openai_completions,
+    "openai.responses": stream_openai_responses,
+    "anthropic.messages": stream_anthropic_messages,
+    "google.gemini": stream_google_gemini,
+    "ollama": stream_ollama,
+}
+"""By the dialect's name: what writes an answer as it grows, for those that servers of models speak."""
+
 _LAST_WORDS = (b"[DONE]", b'"done":true', b'"done": true')
 """How streams end whose servers give no reason for it."""
 
@@ -121,6 +151,27 @@ def read_exchange(exchange: Exchange, configured: Sequence[Dialect] = ()) -> Cal
         return _opaque(exchange, name, f"capture:{note}" if note else str(error.args[0]))
     except Exception as error:  # noqa: BLE001 - hostile bytes must cost one row, never the batch
         return _opaque(exchange, name, f"dialect:{type(error).__name__}")
+
+
+def read_request(path: str, headers: Headers, body: bytes, query: str = "") -> Call:
+    """Read a request that is to be answered here, as it is read where a gateway captured it."""
+    now = datetime.now(UTC)
+    return read_exchange(
+        Exchange(
+            exchange_id="0" * 32,
+            client=ClientIdentity("-", "-", "-", "-"),
+            route="-",
+            mode="base_url",
+            upstream="http://-",
+            started_at=now,
+            first_byte_at=None,
+            ended_at=now,
+            request=HttpRequest("POST", path, query, headers, body),
+            response=None,
+            outcome=ExchangeOutcome.COMPLETE,
+            position=SpoolPosition("-", 0, 0),
+        )
+    )
 
 
 def read_calls(exchange: Exchange, configured: Sequence[Dialect] = ()) -> tuple[Call, ...]:

@@ -1,7 +1,7 @@
 """Answers in the words of a wire: the values and the helpers that all writers share.
 
 Each folder of a model API has a module ``write``. Its ``write`` returns a finished answer, whole or
-as a stream. Where a server of models speaks the API, a class ending in ``Stream`` writes an answer as it grows.
+as a stream. Where a server of models speaks the API, ``open_stream`` returns what writes an answer as it grows.
 The stored protocol keeps what was said, not how the bytes were cut: a finished answer is streamed in
 pieces of one size. Media that a model made is stored by hash alone and cannot be written again.
 """
@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.message import Message, ToolCallPart
+from trajectory.message import Message, TextPart, ToolCallPart
 
 _LENGTH = frozenset({"length", "max_tokens", "max_output_tokens", "incomplete"})
 _FILTER = frozenset({
@@ -22,6 +22,7 @@ _FILTER = frozenset({
     "prohibited_content", "blocklist", "recitation", "spii",
 })  # fmt: skip
 
+EVENTS = "text/event-stream; charset=utf-8"
 _PIECE = 48
 """Characters of text in one event of a stream."""
 
@@ -53,6 +54,8 @@ class ModelAnswer:
     """Token ids of the prompt, where the server of the model knows them."""
     tokens: tuple[SampledToken, ...] = field(default=(), repr=False)
     """The answer's tokens, where the server of the model knows them."""
+    stop_text: str | None = field(default=None, repr=False)
+    """The client's own text that ended the answer, where one did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,10 @@ type Piece = TextPiece | CallStart | CallPiece
 class AnswerStream(Protocol):
     """Writes one answer as it grows; each method returns the bytes to send now."""
 
+    @property
+    def content_type(self) -> str:
+        """What the bytes are."""
+
     def start(self) -> bytes:
         """Return what precedes the first token."""
 
@@ -112,6 +119,35 @@ class AnswerStream(Protocol):
 
     def end(self, answer: ModelAnswer) -> bytes:
         """Return what closes the stream of the finished ``answer``."""
+
+
+class WholeCalls:
+    """Holds a tool call back until its arguments are whole, for wires that send it in one piece."""
+
+    def __init__(self) -> None:
+        """Begin without a call."""
+        self._open: ToolCallPart | None = None
+
+    def take(self, pieces: Sequence[Piece]) -> list[TextPart | ToolCallPart]:
+        """Return what the pieces complete."""
+        found: list[TextPart | ToolCallPart] = []
+        for piece in pieces:
+            match piece:
+                case TextPiece(text=text):
+                    found += [*self.end(), TextPart(text)]
+                case CallStart(call_id=call_id, name=name):
+                    found += self.end()
+                    self._open = ToolCallPart(call_id, name, "")
+                case CallPiece(text=text):
+                    assert self._open is not None  # noqa: S101 - a call begins with its name
+                    written = f"{self._open.arguments}{text}"
+                    self._open = ToolCallPart(self._open.call_id, self._open.name, written)
+        return found
+
+    def end(self) -> list[ToolCallPart]:
+        """Return the call that was still open."""
+        found, self._open = self._open, None
+        return [] if found is None else [found]
 
 
 class UnwritableError(ValueError):
@@ -130,7 +166,7 @@ def as_json(value: JsonObject, *headers: tuple[str, str]) -> WireResponse:
 
 def as_events(events: list[bytes]) -> WireResponse:
     """Return an answer that is a stream of server-sent events."""
-    return WireResponse("text/event-stream; charset=utf-8", tuple(events))
+    return WireResponse(EVENTS, tuple(events))
 
 
 def json_bytes(value: JsonObject) -> bytes:

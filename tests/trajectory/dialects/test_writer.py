@@ -8,14 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trajectory.world import World
-from trajectory.call import Usage
+from trajectory.call import Call, Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects.anthropic_messages.write import MessagesStream
-from trajectory.dialects.openai_chat.write import ChatStream
-from trajectory.dialects.openai_responses.write import ResponsesStream
-from trajectory.dialects.registry import read_exchange, write_answer
+from trajectory.dialects.registry import STREAMS, read_exchange, write_answer
 from trajectory.dialects.writer import (
-    AnswerStream,
+    AnsweredRequest,
     CallPiece,
     CallStart,
     ModelAnswer,
@@ -30,6 +27,7 @@ PATHS = {
     "openai.chat": "/v1/chat/completions",
     "openai.responses": "/v1/responses",
     "anthropic.messages": "/v1/messages",
+    "openai.completions": "/v1/completions",
     "google.gemini": "/v1beta/models/m:{stream}enerateContent",
     "google.interactions": "/v1beta/interactions",
     "bedrock.converse": "/model/m-1/converse{end}",
@@ -48,7 +46,7 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize("dialect", PATHS)
+@pytest.mark.parametrize("dialect", [name for name in PATHS if name != "openai.completions"])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("message", MESSAGES)
 def test_what_is_written_is_read_back(dialect: str, stream: bool, message: Message) -> None:
@@ -209,7 +207,18 @@ def test_a_dialect_without_a_writer_is_named() -> None:
         write_answer("mcp", ModelAnswer(MESSAGES[0], "i", "m"), {})
 
 
-@pytest.mark.parametrize("dialect", ["openai.chat", "openai.responses", "anthropic.messages"])
+def asked(dialect: str, body: JsonObject, *, query: str = "alt=sse") -> AnsweredRequest:
+    return AnsweredRequest(body, path_of(dialect, stream=True), query)
+
+
+def read_stream(asked: AnsweredRequest, content_type: str, sent: list[bytes]) -> Call:
+    headers = {"content-type": content_type}
+    body = b"".join(sent)
+    return read_exchange(World().exchange(asked.path, asked.body, body, response_headers=headers))
+
+
+@pytest.mark.parametrize("query", ["alt=sse", ""])
+@pytest.mark.parametrize("dialect", STREAMS)
 @given(
     st.text(st.characters(exclude_categories=("Cs",)), max_size=30),
     st.lists(st.tuples(st.sampled_from(["add", "now"]), st.integers()), max_size=3),
@@ -217,11 +226,11 @@ def test_a_dialect_without_a_writer_is_named() -> None:
 )
 @settings(max_examples=25, deadline=None)
 def test_an_answer_that_grows_is_read_back_as_the_finished_one(
-    dialect: str, text: str, calls: list[tuple[str, int]], size: int
+    dialect: str, query: str, text: str, calls: list[tuple[str, int]], size: int
 ) -> None:
     parts: list[TextPart | ToolCallPart] = [TextPart(text)] if text else []
     pieces: list[Piece] = [TextPiece(text[at : at + size]) for at in range(0, len(text), size)]
-    for number, (name, value) in enumerate(calls):
+    for number, (name, value) in enumerate(calls if dialect != "openai.completions" else ()):
         written = json.dumps({"n": value})
         parts.append(ToolCallPart(f"call_{number}", name, {"n": value}))
         pieces.append(CallStart(f"call_{number}", name))
@@ -230,31 +239,57 @@ def test_an_answer_that_grows_is_read_back_as_the_finished_one(
     answer = replace(begun, message=Message("assistant", tuple(parts)), usage=Usage(12, 7))
     body: JsonObject = {"model": "m", "messages": [], "input": [], "stream": True}
     body["stream_options"] = {"include_usage": True}
-    streams: dict[str, AnswerStream] = {
-        "openai.chat": ChatStream(begun, body),
-        "openai.responses": ResponsesStream(begun, body),
-        "anthropic.messages": MessagesStream(begun),
-    }
-    stream = streams[dialect]
+    request = asked(dialect, body, query=query)
+    stream = STREAMS[dialect](begun, request)
+    assert stream is not None
     sent = [stream.start(), *(stream.take([piece]) for piece in pieces), stream.end(answer)]
-    call = read_exchange(World().exchange(PATHS[dialect], body, b"".join(sent)))
+    call = read_stream(request, stream.content_type, sent)
     assert (call.problem, call.error, call.streamed) == (None, None, True)
     assert call.output == (answer.message if parts else None)
     assert (call.usage.input_tokens, call.usage.output_tokens) == (12, 7)
-    assert (call.response_id, call.model_served) == ("id_1", "m-1")
+    named = None if dialect in WITHOUT_ID else "id_1"
+    assert (call.response_id, call.model_served) == (named, "m-1")
 
 
-def test_a_growing_chat_tells_tokens_to_those_who_ask() -> None:
+@pytest.mark.parametrize("dialect", [name for name in STREAMS if name != "ollama"])
+def test_an_answer_tells_its_tokens_to_those_who_ask(dialect: str) -> None:
     begun = ModelAnswer(Message("assistant", ()), "id_1", "m-1", prompt_ids=(1, 2))
     tokens = [SampledToken(7, "Hi", -0.5, (("Ho", -1.0),)), SampledToken(2, "", -0.1)]
     body: JsonObject = {"stream": True, "return_token_ids": True, "logprobs": True}
-    stream = ChatStream(begun, body)
-    answer = replace(begun, message=Message("assistant", (TextPart("Hi"),)))
+    body["generationConfig"] = {"responseLogprobs": True}
+    message = Message("assistant", (TextPart("Hi"),))
+    answer = replace(begun, message=message, tokens=tuple(tokens))
+    request = asked(dialect, body)
+    stream = STREAMS[dialect](begun, request)
+    assert stream is not None
     sent = [stream.start(), stream.take([TextPiece("Hi")], tokens[0]), stream.take([], tokens[1])]
-    exchange = World().exchange(PATHS["openai.chat"], body, b"".join([*sent, stream.end(answer)]))
-    call = read_exchange(exchange)
-    assert call.tokens is not None
-    assert call.tokens.prompt_token_ids == (1, 2)
-    assert call.tokens.completion_token_ids == (7, 2)
-    silent = ChatStream(begun, {"stream": True})
-    assert b"token_ids" not in silent.start() + silent.take([TextPiece("Hi")], tokens[0])
+    found = read_stream(request, stream.content_type, [*sent, stream.end(answer)])
+    path, query = path_of(dialect, stream=False), "alt=sse"
+    for grown in (True, False):
+        if not grown:
+            whole = {**body, "stream": False}
+            wire = write_answer(dialect, answer, whole, path=path, query=query)
+            found = read_exchange(World().exchange(path, whole, b"".join(wire.pieces)))
+        assert found.tokens is not None
+        # Gemini's own fields have the answer's tokens alone.
+        prompt = None if dialect == "google.gemini" else (1, 2)
+        assert found.tokens.prompt_token_ids == prompt
+        assert found.tokens.completion_token_ids == (7, 2)
+        assert found.tokens.logprobs == (-0.5, -0.1)
+
+
+@pytest.mark.parametrize("dialect", STREAMS)
+def test_an_answer_tells_no_tokens_to_those_who_do_not_ask(dialect: str) -> None:
+    begun = ModelAnswer(Message("assistant", ()), "id_1", "m-1", prompt_ids=(1, 2))
+    token = SampledToken(7, "Hi", -0.5)
+    message = Message("assistant", (TextPart("Hi"),))
+    answer = replace(begun, message=message, tokens=(token,))
+    stream = STREAMS[dialect](begun, asked(dialect, {"stream": True}))
+    assert stream is not None
+    path = path_of(dialect, stream=False)
+    wire = write_answer(dialect, answer, {"stream": False}, path=path)
+    sent = stream.start() + stream.take([TextPiece("Hi")], token) + stream.end(answer)
+    for body in (sent, *wire.pieces):
+        assert b"token_ids" not in body
+        assert b"tokenId" not in body
+        assert b"-0.5" not in body

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.openai_chat.write import token_fields
 from trajectory.dialects.wire import objects
 from trajectory.dialects.writer import (
+    EVENTS,
     AnsweredRequest,
+    AnswerStream,
     CallPiece,
     CallStart,
     ModelAnswer,
@@ -33,8 +36,13 @@ _DELTAS = {"text": "text_delta", "thinking": "thinking_delta"}
 def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     """Return the answer whole, or as the events that the request asks for."""
     if asked.body.get("stream") is not True:
-        return as_json(whole(answer))
+        return as_json({**whole(answer), **token_fields(answer, asked.body)})
     return as_events([_named_event(payload) for payload in payloads(answer)])
+
+
+def open_stream(begun: ModelAnswer, asked: AnsweredRequest) -> AnswerStream | None:
+    """Return what writes the answer as it grows; None where the request wants it whole."""
+    return MessagesStream(begun, asked.body) if asked.body.get("stream") is True else None
 
 
 def error_body(kind: str, message: str) -> JsonObject:
@@ -46,8 +54,7 @@ def error_body(kind: str, message: str) -> JsonObject:
 def whole(answer: ModelAnswer) -> JsonObject:
     """Return a ``message``."""
     blocks: list[JsonValue] = [*_blocks(answer)]
-    stop = _STOP[ended(answer)]
-    return {**_head(answer), "content": blocks, "stop_reason": stop, "usage": _usage(answer)}
+    return {**_head(answer), "content": blocks, **_stop(answer), "usage": _usage(answer)}
 
 
 def payloads(answer: ModelAnswer) -> list[JsonObject]:
@@ -64,9 +71,12 @@ def payloads(answer: ModelAnswer) -> list[JsonObject]:
 class MessagesStream:
     """Writes a message as it grows; a block is closed when the next one begins."""
 
-    def __init__(self, begun: ModelAnswer) -> None:
+    content_type = EVENTS
+
+    def __init__(self, begun: ModelAnswer, request: JsonObject) -> None:
         """Begin the answer that ``begun`` names; its usage counts the prompt."""
         self._begun = begun
+        self._request = request
         self._index = -1
         self._open: str | None = None
 
@@ -74,7 +84,7 @@ class MessagesStream:
         """Return the events that open the message."""
         return b"".join(map(_named_event, _opening(self._begun)))
 
-    def take(self, pieces: Sequence[Piece], token: SampledToken | None = None) -> bytes:  # noqa: ARG002 - this API tells no tokens
+    def take(self, pieces: Sequence[Piece], token: SampledToken | None = None) -> bytes:  # noqa: ARG002 - tokens come with the last event
         """Return the events of the pieces."""
         found: list[JsonObject] = []
         for piece in pieces:
@@ -83,7 +93,9 @@ class MessagesStream:
 
     def end(self, answer: ModelAnswer) -> bytes:
         """Close the last block and the message."""
-        return b"".join(map(_named_event, [*self._close(), *_closing(answer)]))
+        said, end = _closing(answer)
+        last = {**said, **token_fields(answer, self._request)}
+        return b"".join(map(_named_event, [*self._close(), last, end]))
 
     def _events(self, piece: Piece) -> list[JsonObject]:
         match piece:
@@ -118,9 +130,15 @@ def _opening(answer: ModelAnswer) -> list[JsonObject]:
 
 
 def _closing(answer: ModelAnswer) -> list[JsonObject]:
-    delta: JsonObject = {"stop_reason": _STOP[ended(answer)], "stop_sequence": None}
+    delta = _stop(answer)
     made: JsonObject = {"output_tokens": answer.usage.output_tokens or 0}
     return [_payload("message_delta", delta=delta, usage=made), _payload("message_stop")]
+
+
+def _stop(answer: ModelAnswer) -> JsonObject:
+    if answer.stop_text is not None:
+        return {"stop_reason": "stop_sequence", "stop_sequence": answer.stop_text}
+    return {"stop_reason": _STOP[ended(answer)], "stop_sequence": None}
 
 
 def _payload(kind: str, **fields: JsonValue) -> JsonObject:

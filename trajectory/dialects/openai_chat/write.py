@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_object, as_text, objects
 from trajectory.dialects.writer import (
+    EVENTS,
     AnsweredRequest,
+    AnswerStream,
     CallPiece,
     CallStart,
     ModelAnswer,
@@ -35,6 +37,11 @@ def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     return as_events([*(event(chunk) for chunk in chunks(answer, asked.body)), _DONE])
 
 
+def open_stream(begun: ModelAnswer, asked: AnsweredRequest) -> AnswerStream | None:
+    """Return what writes the answer as it grows; None where the request wants it whole."""
+    return ChatStream(begun, asked.body) if asked.body.get("stream") is True else None
+
+
 def error_body(kind: str, message: str, code: str | None = None) -> JsonObject:
     """Return an error as all of OpenAI's interfaces have it."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
@@ -55,6 +62,17 @@ def whole(answer: ModelAnswer, request: JsonObject) -> JsonObject:
     return {**head, "usage": usage(answer)}
 
 
+def token_fields(answer: ModelAnswer, request: JsonObject) -> JsonObject:
+    """Return exact tokens beside an answer without choices, named as those of a chat are."""
+    if not request.get("return_token_ids") or not answer.tokens:
+        return {}
+    found: JsonObject = {"prompt_token_ids": list(answer.prompt_ids)}
+    found["token_ids"] = [token.id for token in answer.tokens]
+    if request.get("logprobs"):
+        found["logprobs"] = _logprobs(answer.tokens, request)
+    return found
+
+
 def chunks(answer: ModelAnswer, request: JsonObject) -> list[JsonObject]:
     """Return the chunks of a finished answer's stream."""
     stream = ChatStream(answer, request)
@@ -69,6 +87,8 @@ def chunks(answer: ModelAnswer, request: JsonObject) -> list[JsonObject]:
 
 class ChatStream:
     """Writes a chat completion as it grows."""
+
+    content_type = EVENTS
 
     def __init__(self, begun: ModelAnswer, request: JsonObject) -> None:
         """Begin the answer that ``begun`` names, to a request with this body."""

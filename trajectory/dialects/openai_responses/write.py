@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.openai_chat.write import token_fields
 from trajectory.dialects.wire import as_object, as_text, objects
 from trajectory.dialects.writer import (
+    EVENTS,
     AnsweredRequest,
+    AnswerStream,
     CallPiece,
     CallStart,
     ModelAnswer,
@@ -49,6 +52,11 @@ def write(answer: ModelAnswer, asked: AnsweredRequest) -> WireResponse:
     return as_events([*events, *stream.closing(answer)])
 
 
+def open_stream(begun: ModelAnswer, asked: AnsweredRequest) -> AnswerStream | None:
+    """Return what writes the answer as it grows; None where the request wants it whole."""
+    return ResponsesStream(begun, asked.body) if asked.body.get("stream") is True else None
+
+
 def whole(answer: ModelAnswer, request: JsonObject) -> JsonObject:
     """Return a ``response``."""
     return _response(answer, request, [*_items(answer, request)], done=True)
@@ -56,6 +64,8 @@ def whole(answer: ModelAnswer, request: JsonObject) -> JsonObject:
 
 class ResponsesStream:
     """Writes a response as it grows: items follow each other, and each event has a number."""
+
+    content_type = EVENTS
 
     def __init__(self, begun: ModelAnswer, request: JsonObject) -> None:
         """Begin the answer that ``begun`` names, to a request with this body."""
@@ -70,7 +80,7 @@ class ResponsesStream:
         """Return the events that announce the response."""
         return b"".join(self.opening())
 
-    def take(self, pieces: Sequence[Piece], token: SampledToken | None = None) -> bytes:  # noqa: ARG002 - this API tells no tokens
+    def take(self, pieces: Sequence[Piece], token: SampledToken | None = None) -> bytes:  # noqa: ARG002 - tokens come with the last event
         """Return the events of the pieces."""
         events: list[bytes] = []
         for piece in pieces:
@@ -292,6 +302,7 @@ def _response(
         "tool_choice": request.get("tool_choice") or "auto",
         "tools": request.get("tools") or [],
         "usage": _usage(answer) if done else None,
+        **(token_fields(answer, request) if done else {}),
     }
 
 

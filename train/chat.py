@@ -19,6 +19,8 @@ from trajectory.message import (
 type ChatMessage = dict[str, Any]
 """A message as chat templates know it: ``role``, ``content``, ``tool_calls`` …"""
 
+_OUTPUT = frozenset({"output", "result"})
+_GEMINI_TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
 _TEMPLATE_ROLES = {"developer": "system"}
 
 
@@ -51,7 +53,8 @@ def to_chat(message: Message) -> list[ChatMessage]:
     ]
     text = message.text()
     calls = message.tool_calls()
-    reasoning = "\n".join(part.text for part in message.parts if isinstance(part, ReasoningPart))
+    thoughts = (part.text for part in message.parts if isinstance(part, ReasoningPart))
+    reasoning = "\n".join(text for text in thoughts if text)
     if results and not (text or calls):
         return results
     if message.role == "tool" and not results:
@@ -77,7 +80,12 @@ def _tool_call(part: ToolCallPart) -> dict[str, Any]:
 
 
 def result_text(content: JsonValue) -> str:
-    """Return a tool result as text: text blocks joined, anything else as canonical JSON."""
+    """Return a tool result as text: text blocks joined, anything else as canonical JSON.
+
+    Gemini's results are objects; one that holds the output alone stands for the output.
+    """
+    if isinstance(content, dict) and len(content) == 1 and content.keys() <= _OUTPUT:
+        return result_text(*content.values())
     if isinstance(content, str):
         return content
     if isinstance(content, list) and content:
@@ -112,15 +120,29 @@ def _of_namespace(tool: dict[str, Any]) -> list[dict[str, Any]]:
 def _tool_definition(tool: dict[str, Any]) -> dict[str, Any]:
     inner = tool.get("function")
     source: dict[str, Any] = inner if isinstance(inner, dict) else tool
-    parameters = source.get("parameters", source.get("input_schema", {"type": "object"}))
+    given = (source.get(name) for name in ("parameters", "input_schema", "parametersJsonSchema"))
+    parameters = next((schema for schema in given if schema is not None), {"type": "object"})
     return {
         "type": "function",
         "function": {
             "name": source.get("name", ""),
             "description": source.get("description", ""),
-            "parameters": parameters,
+            "parameters": _schema(parameters),
         },
     }
+
+
+def _schema(value: Any) -> Any:
+    """Return a JSON schema; Gemini spells its types in capitals."""
+    if isinstance(value, list):
+        return [_schema(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    schema = {name: _schema(item) for name, item in value.items()}
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _GEMINI_TYPES:
+        schema["type"] = kind.lower()
+    return schema
 
 
 def message_from_parts(role: str, parts: str, name: str | None = None) -> Message:

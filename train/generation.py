@@ -281,10 +281,12 @@ class Engine[N: Network[Any]]:
 
 
 def draw_token(logits: "Tensor", sampling: Sampling, draw: random.Random) -> int:
-    """Return the next token: the likeliest at temperature 0, else one of those within top-p."""
+    """Return the next token: the likeliest at temperature 0, else one of those within top-k and top-p."""
     if sampling.temperature <= 0:
         return int(logits.argmax())
     chances, order = (logits / sampling.temperature).softmax(-1).sort(descending=True)
+    if sampling.top_k > 0:
+        chances = chances[: sampling.top_k] / chances[: sampling.top_k].sum()
     cumulated = chances.cumsum(-1)
     kept = min(int((cumulated < sampling.top_p).sum()) + 1, len(cumulated))
     mark = draw.random() * float(cumulated[kept - 1])

@@ -95,6 +95,8 @@ class Sampling:
 
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    """How many of the likeliest tokens one is drawn of; all of them where it is not above 0."""
     max_tokens: int | None = None
     """None: as many as the context has room for."""
     seed: int | None = None

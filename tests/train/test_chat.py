@@ -97,3 +97,14 @@ def test_functions_of_a_namespace_are_named_as_their_calls_are() -> None:
     function = {"type": "function", "name": "get", "parameters": {"type": "object"}}
     space = {"type": "namespace", "name": "crm", "description": "All.", "tools": [function]}
     assert [tool["function"]["name"] for tool in to_tools([space, function])] == ["crm.get", "get"]
+
+
+def test_what_gemini_spells_in_its_own_way_is_shown_like_any_other() -> None:
+    assert result_text({"result": "9"}) == result_text({"output": "9"}) == "9"
+    assert result_text({"result": {"a": 1}}) == '{"a":1}'
+    assert result_text({"output": "9", "unit": "EUR"}) == '{"output":"9","unit":"EUR"}'
+    own = {"type": "OBJECT", "properties": {"type": {"type": "STRING", "enum": ["STRING"]}}}
+    plain = {"type": "object", "properties": {"type": {"type": "string", "enum": ["STRING"]}}}
+    declared = [{"name": "a", "parameters": own}, {"name": "a", "parametersJsonSchema": plain}]
+    shown = [one["function"]["parameters"] for one in to_tools(declared)]
+    assert shown == [plain, plain]

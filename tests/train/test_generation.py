@@ -1,6 +1,7 @@
 """Generation: draws follow from a conversation's own seed; the engine gives the library's greedy tokens."""
 
 import queue
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from train.generation import (
     Engine,
     EngineStoppedError,
     LanguageModel,
+    draw_token,
     readable_tokenizer,
 )
 from train.runs.fit import load_model
@@ -197,3 +199,11 @@ def test_a_stopped_engine_ends_what_is_under_way_and_takes_no_more(tiny_model: P
         engine.submit([1], GREEDY, seen.put)
     engine.join(30)
     assert seen.qsize() >= 1
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (0, 0.75), (9, 0.75), (2, 0.999)])
+def test_only_the_likeliest_tokens_are_drawn(top_k: int, top_p: float) -> None:
+    logits = torch.tensor([0.0, 2.0, 1.9, 0.1])
+    draw = random.Random(1)  # noqa: S311 - a seed, no secret
+    sampling = Sampling(top_k=top_k, top_p=top_p)
+    assert {draw_token(logits, sampling, draw) for _ in range(300)} == {1, 2}

@@ -4,15 +4,23 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from headrace.serving.server import ModelServer
+from headrace.serving.request import read_model_request
+from headrace.serving.server import ModelServer, PreviousResponses, UnknownResponseError
+from tests.headrace.serving.dialects import PATHS, Said, written
+from tests.trajectory.world import World
 from train.generation import Engine, LanguageModel
 from trajectory.dialects.openai_chat.read import read_tokens
+from trajectory.dialects.registry import read_exchange
+from trajectory.message import Message, TextPart
 
 LABEL = "shop@0001"
 
@@ -107,12 +115,16 @@ def test_what_cannot_be_done_is_refused_with_its_field(
         ask(client, **settings)
 
 
-def test_text_that_is_no_unicode_is_refused(url: str) -> None:
-    body = f'{{"model": "{LABEL}", "messages": [{{"role": "user", "content": "\\ud800"}}]}}'
-    headers = {"authorization": "Bearer sk-gate"}
-    answer = httpx.post(f"{url}/v1/chat/completions", content=body, headers=headers)
-    assert answer.status_code == 400
-    assert "template refuses" in answer.json()["error"]["message"]
+def test_text_that_is_no_unicode_is_shown_as_it_is_captured(url: str) -> None:
+    """A lone surrogate becomes the replacement character, here as in the lake."""
+    prompts = []
+    for text in ("\\ud800", "\ufffd"):
+        body = f'{{"model": "{LABEL}", "messages": [{{"role": "user", "content": "{text}"}}], '
+        body += '"return_token_ids": true, "max_tokens": 2}'
+        headers = {"authorization": "Bearer sk-gate"}
+        answer = httpx.post(f"{url}/v1/chat/completions", content=body.encode(), headers=headers)
+        prompts.append(answer.json()["prompt_token_ids"])
+    assert prompts[0] == prompts[1]
 
 
 def test_a_long_prompt_holds_up_nobody(client: openai.OpenAI, url: str) -> None:
@@ -142,6 +154,103 @@ def test_without_the_key_nothing_is_said(url: str) -> None:
         answer = httpx.get(f"{url}/v1/models", headers=headers, trust_env=False)
         assert answer.status_code == 401
     assert httpx.get(f"{url}/health", trust_env=False).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("path", "header", "kind"),
+    [
+        ("/v1/models", "authorization", "openai"),
+        ("/v1/models", "x-api-key", "anthropic"),
+        ("/v1beta/models", "x-goog-api-key", "google"),
+        ("/api/tags", "authorization", "ollama"),
+    ],
+)
+def test_each_api_has_its_list_and_its_errors(url: str, path: str, header: str, kind: str) -> None:
+    own = {"anthropic-version": "2023-06-01"} if kind == "anthropic" else {}
+    key = "Bearer sk-gate" if header == "authorization" else "sk-gate"
+    answer = httpx.get(f"{url}{path}", headers={header: key, **own}, trust_env=False)
+    lists = {
+        "openai": lambda value: value["data"][0]["id"],
+        "anthropic": lambda value: value["first_id"],
+        "google": lambda value: value["models"][0]["name"].removeprefix("models/"),
+        "ollama": lambda value: value["models"][0]["model"],
+    }
+    assert lists[kind](answer.json()) == LABEL
+    refused = httpx.get(f"{url}{path}", headers={header: f"{key}x", **own}, trust_env=False)
+    assert refused.status_code == 401
+    told = refused.json()
+    text = told["error"] if kind == "ollama" else told["error"]["message"]
+    assert text == "the key of this server is needed"
+    assert (told.get("type") == "error") is (kind == "anthropic")
+    if kind == "google":
+        assert told["error"]["status"] == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_greedy_answer_is_the_same_tokens_in_every_api(url: str, stream: bool) -> None:
+    """With exact tokens where the API has a place for them; they are read as a gateway reads them."""
+    turns = [Said(user="Hi."), Said(text="Hello."), Said(user="What is the price?")]
+    found = {}
+    for dialect in PATHS:
+        path, body = written(dialect, LABEL, "Be brief.", turns, [])
+        most = {"max_tokens": 16, "max_output_tokens": 16, "temperature": 0}
+        body |= {**most, "return_token_ids": True, "logprobs": dialect != "ollama"}
+        body["options"] = {"num_predict": 16, "temperature": 0}
+        own = {"maxOutputTokens": 16, "temperature": 0, "responseLogprobs": True}
+        body["generationConfig"] = own
+        body |= {"stream": stream, "stream_options": {"include_usage": True}}
+        if stream:
+            path = path.replace(":generate", ":streamGenerate")
+        headers = {"authorization": "Bearer sk-gate"}
+        answer = httpx.post(f"{url}{path}", json=body, headers=headers, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        kind = {"content-type": answer.headers["content-type"]}
+        call = read_exchange(World().exchange(path, body, answer.content, response_headers=kind))
+        assert call.output is not None
+        found[dialect] = (call.output.text(), call.usage, call.tokens)
+    text, usage, tokens = found["openai.chat"]
+    assert tokens is not None
+    assert tokens.logprobs is not None
+    for dialect, (said, counted, exact) in found.items():
+        assert (said, counted.output_tokens, counted.input_tokens) == (
+            text,
+            usage.output_tokens,
+            usage.input_tokens,
+        )
+        if dialect in ("openai.responses", "anthropic.messages"):
+            assert exact == tokens
+        elif dialect == "google.gemini":
+            assert exact == replace(tokens, prompt_token_ids=None)
+    prompt = list(tokens.prompt_token_ids or ())
+    body = {"model": LABEL, "prompt": prompt, "max_tokens": 16, "temperature": 0}
+    body |= {"return_token_ids": True, "logprobs": 0, "stream": stream}
+    headers = {"authorization": "Bearer sk-gate"}
+    answer = httpx.post(f"{url}/v1/completions", json=body, headers=headers, trust_env=False)
+    kind = {"content-type": answer.headers["content-type"]}
+    path = "/v1/completions"
+    call = read_exchange(World().exchange(path, body, answer.content, response_headers=kind))
+    assert call.tokens == tokens
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 30)), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_kept_responses_are_bounded_and_go_on_or_are_not_known(
+    rounds: list[tuple[int, int]],
+) -> None:
+    previous, whole = PreviousResponses(limit_bytes=1000), dict[str, tuple[Message, ...]]()
+    for number, (before, size) in enumerate(rounds):
+        name = f"resp_{before}" if before < number else None
+        own = (Message("user", (TextPart("x" * size),)),)
+        body = json.dumps({"model": "m", "input": "x" * size, "previous_response_id": name})
+        asked = read_model_request("/v1/responses", "", (), body.encode())
+        try:
+            context = previous.continued(asked).context
+        except UnknownResponseError:  # it was forgotten
+            continue
+        assert context == (*whole.get(name or "", ()), *own)
+        whole[f"resp_{number}"] = context
+        previous.keep(asked, own, f"resp_{number}")
+        assert previous.size <= 1000
 
 
 _ASKED = b'{"messages": [{"role": "user", "content": "hi"}], '

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.serving.chat import ChatAnswer, Text, read_request
+from headrace.serving.answer import ServedAnswer, Text
+from headrace.serving.request import ModelRequest, read_model_request
 from tests.train.conftest import make_tokenizer
 from tests.train.test_chat_templates import tokenizer_of
 from train.generation import read_answer
@@ -51,14 +52,18 @@ def test_nothing_of_a_stop_text_is_given(said: str, stop: str) -> None:
     assert given_out == said.partition(stop)[0]
 
 
-def writer(*, stream: bool, tools: list[Any] | None = None) -> ChatAnswer:
+def read_chat(body: dict[str, Any]) -> ModelRequest:
+    return read_model_request("/v1/chat/completions", "", (), json.dumps(body).encode())
+
+
+def writer(*, stream: bool, tools: list[Any] | None = None) -> ServedAnswer:
     body = {"model": "shop@0001", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
-    ask = read_request({**body, "tools": tools or []})
+    ask = read_chat({**body, "tools": tools or []})
     prompt = ids_of("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
-    return ChatAnswer(ask, prompt, TOKENIZER)
+    return ServedAnswer(ask, prompt, TOKENIZER)
 
 
-def fed(one: ChatAnswer, said: str) -> bytes:
+def fed(one: ServedAnswer, said: str) -> bytes:
     tokens = [*ids_of(said), TOKENIZER.eos_token_id]
     ends = [None] * (len(tokens) - 1) + ["stop"]
     return b"".join(
@@ -72,7 +77,7 @@ CALL = '<tool_call>price {"item": "lamp"}</tool_call>'
 def test_tool_calls_are_read_back_by_the_tokenizers_own_template() -> None:
     one = writer(stream=False, tools=TOOLS)
     fed(one, CALL)
-    choice = json.loads(one.whole())["choices"][0]
+    choice = json.loads(one.end()[0])["choices"][0]
     (call,) = choice["message"]["tool_calls"]
     assert call["function"]["name"] == "price"
     assert json.loads(call["function"]["arguments"]) == {"item": "lamp"}
@@ -81,7 +86,7 @@ def test_tool_calls_are_read_back_by_the_tokenizers_own_template() -> None:
 
 def test_streamed_tool_calls_come_at_the_end_and_not_as_text() -> None:
     one = writer(stream=True, tools=TOOLS)
-    sent = fed(one, CALL) + one.end()
+    sent = fed(one, CALL) + one.end()[0]
     events = [json.loads(line[6:]) for line in sent.split(b"\n\n") if line.startswith(b"data: {")]
     deltas = [event["choices"][0]["delta"] for event in events]
     assert "".join(delta.get("content") or "" for delta in deltas) == ""
@@ -94,7 +99,7 @@ def test_streamed_tool_calls_come_at_the_end_and_not_as_text() -> None:
 def test_what_cannot_be_read_as_calls_is_text() -> None:
     one = writer(stream=False, tools=TOOLS)
     fed(one, "<tool_call>price {broken")
-    choice = json.loads(one.whole())["choices"][0]
+    choice = json.loads(one.end()[0])["choices"][0]
     assert "price {broken" in choice["message"]["content"]
     assert choice["finish_reason"] == "stop"
 
@@ -102,7 +107,7 @@ def test_what_cannot_be_read_as_calls_is_text() -> None:
 def test_without_tools_the_text_stays_as_it_is() -> None:
     one = writer(stream=False)
     fed(one, "It costs 9.")
-    assert json.loads(one.whole())["choices"][0]["message"]["content"] == "It costs 9."
+    assert json.loads(one.end()[0])["choices"][0]["message"]["content"] == "It costs 9."
 
 
 QWEN_CALL = '<tool_call>\n{"name": "price", "arguments": {"n": 9}}\n</tool_call>'
@@ -126,7 +131,7 @@ def test_calls_of_a_hub_tokenizer_as_it_comes_are_served_as_the_gate_reads_them(
     hub.save_pretrained(tmp_path)
     tokenizer = load_tokenizer(tmp_path)
     tools = [{"type": "function", "function": {"name": "price", "parameters": TYPED}}]
-    ask = read_request(
+    ask = read_chat(
         {"model": "m@1", "messages": [{"role": "user", "content": "hi"}], "tools": tools}
     )
     prompt = Masker(tokenizer).prompt_ids(ask.messages, tools=ask.tools)
@@ -136,16 +141,16 @@ def test_calls_of_a_hub_tokenizer_as_it_comes_are_served_as_the_gate_reads_them(
     assert [call["function"] for call in gate["tool_calls"]] == [
         {"name": "price", "arguments": arguments}
     ]
-    one = ChatAnswer(ask, prompt, tokenizer)
+    one = ServedAnswer(ask, prompt, tokenizer)
     for place, token in enumerate(ids):
         one.take(Token(token, -0.5, last="stop" if place == len(ids) - 1 else None))
-    choice = json.loads(one.whole())["choices"][0]
+    choice = json.loads(one.end()[0])["choices"][0]
     (call,) = choice["message"]["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == arguments
     assert choice["finish_reason"] == "tool_calls"
 
-    plain = ChatAnswer(replace(ask, tools=[]), prompt, tokenizer)
+    plain = ServedAnswer(replace(ask, tools=[]), prompt, tokenizer)
     for place, token in enumerate(ids):
         plain.take(Token(token, -0.5, last="stop" if place == len(ids) - 1 else None))
-    message = json.loads(plain.whole())["choices"][0]["message"]
+    message = json.loads(plain.end()[0])["choices"][0]["message"]
     assert (message["content"], "tool_calls" in message) == (said, False)

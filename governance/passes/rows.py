@@ -36,9 +36,9 @@ class BatchRows:
     governance: tuple[GovernanceRecord, ...]
     quarantine: tuple[QuarantineRecord, ...]
     not_stored: frozenset[str]
-    """Steps of this batch that are not in the lake: neither may be what hangs on them."""
+    """Steps of this batch that are not stored; what hangs on one of them is not stored either."""
     left_out_trajectories: frozenset[str]
-    """Trajectories of which policy left out a step of this batch."""
+    """Trajectories of which the policy left out a step in this batch."""
     repeats: Mapping[str, str]
     """Repeated step → the step that it repeats."""
     step_ids: frozenset[str] = field(init=False)
@@ -203,8 +203,8 @@ class RowWriter:
         reasons = (*reasons, *one.reasons)
         if one.near_to is not None:
             reasons = (*reasons, _same_as(one.near_to))
-        elif not one.admission.consent.withheld:  # which the conversation has to obey all the same
-            return None
+        elif not one.admission.consent.withheld:
+            return None  # a refused purpose is noted even so: the whole conversation has to obey it
         return self._decision(one.placed, one.admission, Decision.DROP, reasons)
 
     def _decision_on_step(self, one: SelectedCall) -> GovernanceRecord:

@@ -89,7 +89,7 @@ def test_what_was_said_and_who_read_it_end_with_the_run(
 def test_the_next_run_deletes_what_a_killed_one_left_and_leaves_one_at_work_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from train.runs.folders import held
+    from train.runs.folders import run_lock
 
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
     home_with_recipe(tmp_path, tmp_path / "pids")
@@ -99,7 +99,7 @@ def test_the_next_run_deletes_what_a_killed_one_left_and_leaves_one_at_work_alon
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("Ida Novak")
     spec = {"recipe": "sft", "data": {"minimum_items": 1000}}  # more than there are: it ends early
-    with held(tmp_path / "runs" / "working"):
+    with run_lock(tmp_path / "runs" / "working"):
         many = written(tmp_path, "Recipe", "many", spec)
         assert run(["train", "run", many, "--model", "shop"]) == 3
     left = {path.parent.parent.name for path in (tmp_path / "runs").rglob("base.episodes")}

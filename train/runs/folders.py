@@ -23,7 +23,7 @@ _LEARNED = ("checkpoints", "model", "*.words", "evaluation/*.words")
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def run_lock(folder: Path) -> Iterator[None]:
     """Hold the folder of a run, made when there is none, for as long as the run works.
 
     Raises:

@@ -28,7 +28,7 @@ from train.recipes.credit import credit_selection
 from train.recipes.settings import Recipe
 from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
 from train.runs.fit import FitResult, fit
-from train.runs.folders import held, sweep
+from train.runs.folders import run_lock, sweep
 from train.runs.hardware import choose_gpus, code_facts, machine_facts
 from train.runs.rows import Masker
 from train.substrate.content import ContentStore
@@ -206,7 +206,7 @@ def run_training(
     interrupted = order.interrupted(places.runs, resume)
     folder = places.runs / (interrupted or _run_id(recipe, started))
     run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)
-    with held(folder):
+    with run_lock(folder):
         if interrupted is None:
             replace_file(folder / _ORDER, canonical_json(asdict(order)), READABLE)
         with run.state_recorded():

@@ -1,4 +1,4 @@
-"""What the client itself sent to name its session: headers, URL, trace context, known fields.
+"""What the client itself sent to name its session and its end user: headers, URL, trace context, fields.
 
 Order of strength as in the protocol: Headrace headers, URL prefix, trace context, then what
 clients send on their own. Dialects add the hints that only they know.
@@ -24,6 +24,7 @@ _ANTHROPIC_SESSION = re.compile(r"_session_([0-9a-fA-F][0-9a-fA-F-]{7,})$")
 _CLIENT_SESSIONS = frozenset(
     {"session-id", "session_id", "x-session-id", "x-session-affinity", "mcp-session-id"}
 )
+_BAGGAGE_SESSIONS = frozenset({"session.id", "session_id", "gen_ai.conversation.id"})
 _CLIENT_PARENTS = frozenset({"x-codex-parent-thread-id"})
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CLIENT_THREADS = ("thread-id", "x-claude-code-agent-id")
@@ -103,11 +104,15 @@ def trace_hint(traceparent: str | None) -> tuple[SessionHint, ...]:
 
 
 def _baggage_hint(baggage: str | None) -> tuple[SessionHint, ...]:
+    sessions = (value for name, value in _members(baggage) if name in _BAGGAGE_SESSIONS)
+    return _hint("baggage", next(sessions, None))
+
+
+def _members(baggage: str | None) -> Iterator[tuple[str, str]]:
+    """Yield names, in lower case, and values of W3C baggage."""
     for member in (baggage or "").split(","):
         name, _, value = member.partition(";")[0].partition("=")
-        if name.strip().lower() in ("session.id", "session_id", "gen_ai.conversation.id"):
-            return _hint("baggage", unquote(value.strip(), errors="replace"))
-    return ()
+        yield name.strip().lower(), unquote(value.strip(), errors="replace")
 
 
 def _client_hints(headers: Headers) -> tuple[SessionHint, ...]:
@@ -182,13 +187,15 @@ def retry_count(exchange: Exchange) -> int:
     return min(int(text), 1000) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
-_LIMIT = 512
-_HEADER = "x-headrace-end-user"
-_PROVIDERS_HEADER = "openai-safety-identifier"
-_HEADERS = frozenset({_HEADER, _PROVIDERS_HEADER, "baggage"})
-_BAGGAGE = frozenset({"enduser.id", "user.id"})
-_PLACES = ("metadata", "labels", "requestMetadata")
-_KEYS = ("user_id", "userId", "end_user_id", "end_user", "user.id", "enduser.id", "openai/subject")
+_USER_HEADER = "x-headrace-end-user"
+_SAFETY_HEADER = "openai-safety-identifier"
+_USER_HEADERS = frozenset({_USER_HEADER, _SAFETY_HEADER, "baggage"})
+_BAGGAGE_USERS = frozenset({"enduser.id", "user.id"})
+_MAPS = ("metadata", "labels", "requestMetadata")
+"""Fields of requests that applications fill as they like."""
+_USER_KEYS = (
+    "user_id", "userId", "end_user_id", "end_user", "user.id", "enduser.id", "openai/subject",
+)  # fmt: skip
 
 
 def with_people(call: Call) -> Call:
@@ -197,36 +204,26 @@ def with_people(call: Call) -> Call:
     The strongest id is the end user's: Headrace's own header, then the dialect's field, then the
     maps that applications fill as they like, then trace context. The others stand beside it.
     """
-    headers = tuple(one for one in call.exchange.request.headers if one[0] in _HEADERS)
-    found = [header(headers, _HEADER), call.end_user, *call.also_named]
-    found += [*_mapped(call.ext), header(headers, _PROVIDERS_HEADER), *_carried(headers)]
-    named = tuple(dict.fromkeys(one.strip()[:_LIMIT] for one in found if one and one.strip()))
+    headers = tuple(one for one in call.exchange.request.headers if one[0] in _USER_HEADERS)
+    found = [header(headers, _USER_HEADER), call.end_user, *call.also_named]
+    found += [*_users_in_maps(call.ext), header(headers, _SAFETY_HEADER)]
+    found += [
+        value for name, value in _members(header(headers, "baggage")) if name in _BAGGAGE_USERS
+    ]
+    named = tuple(dict.fromkeys(one.strip()[:VALUE_LIMIT] for one in found if one and one.strip()))
     end_user, others = (named[0] if named else None), named[1:]
     if (end_user, others) == (call.end_user, call.also_named):
         return call
     return replace(call, end_user=end_user, also_named=others)
 
 
-def _mapped(ext: JsonObject) -> Iterator[str]:
-    maps = [as_object(ext.get(place)) for place in _PLACES]
+def _users_in_maps(ext: JsonObject) -> Iterator[str]:
+    maps = [as_object(ext.get(name)) for name in _MAPS]
     maps.append(as_object(as_object(ext.get("params")).get("_meta")))
     for said in filter(None, maps):
-        for key in _KEYS:
-            yield from _text(said.get(key))
-
-
-def _text(value: JsonValue | None) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, int) and not isinstance(value, bool):
-        yield str(value)
-
-
-def _carried(headers: Headers) -> Iterator[str]:
-    """Yield the users in W3C baggage."""
-    if not headers:
-        return
-    for member in (header(headers, "baggage") or "").split(","):
-        name, _, value = member.partition(";")[0].partition("=")
-        if name.strip().lower() in _BAGGAGE:
-            yield unquote(value.strip(), errors="replace")
+        for key in _USER_KEYS:
+            value = said.get(key)
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, int) and not isinstance(value, bool):
+                yield str(value)

@@ -8,7 +8,7 @@ import pytest
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
-from train.runs.folders import delete_conversations, held, sweep
+from train.runs.folders import delete_conversations, run_lock, sweep
 from train.substrate.manifest import SubstrateManifest, mark_stale
 from trajectory.errors import ConfigurationError
 
@@ -50,9 +50,9 @@ def test_weights_of_a_stale_substrate_go_and_a_run_at_work_is_left_alone(tmp_pat
     begun(lake, runs / "failed", substrate, "failed")
     begun(lake, runs / "killed", substrate, "running")
     begun(lake, runs / "working", substrate, "running")
-    with held(runs / "working"):
+    with run_lock(runs / "working"):
         with pytest.raises(ConfigurationError, match="working is under way"):
-            held(runs / "working").__enter__()
+            run_lock(runs / "working").__enter__()
         sweep(lake, runs)
         assert names(runs / "failed") == LEFT
         assert names(runs / "working") == {*LEFT, "scratch"}
@@ -72,7 +72,7 @@ def test_conversations_go_without_a_lake_where_no_run_is_at_work(tmp_path: Path)
         for rest in ("scratch/rows", "evaluation/base.episodes", "checkpoints/weights"):
             (tmp_path / name / rest).parent.mkdir(parents=True)
             (tmp_path / name / rest).write_text("Ida Novak")
-    with held(tmp_path / "working"):
+    with run_lock(tmp_path / "working"):
         delete_conversations(tmp_path)
     assert names(tmp_path / "killed") == {"evaluation", "checkpoints", "lock"}
     assert not names(tmp_path / "killed" / "evaluation")

@@ -36,7 +36,7 @@ from benchmarks import lake_traffic
 from governance.records import GovernedBatch
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact, maintain
+from lakehouse.maintenance.table_maintenance import compact, maintain
 from lakehouse.read.connection import connect
 from lakehouse.read.sources import literal
 from lakehouse.schema.tables import BATCH_TABLES, TABLES

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from benchmarks.words import everyday_text
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.read.connection import connect
 from lakehouse.read.sources import literal
 from lakehouse.schema.tables import TABLES

@@ -1,4 +1,4 @@
-"""Upkeep: what a running gateway does beside its requests, a few times a second."""
+"""Housekeeping: what a running gateway does beside its requests, a few times a second."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ class Housekeeping:
                 await self._once()
             except Exception as error:  # noqa: BLE001 - counted; the next turn may go well
                 self._counters.faults += 1
-                _log.error("upkeep fault: %s", type(error).__name__)
+                _log.error("housekeeping fault: %s", type(error).__name__)
 
     async def _once(self) -> None:
         changed = await asyncio.to_thread(self._files)

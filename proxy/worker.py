@@ -129,7 +129,7 @@ class Gateway:
             await self._plain.start(self._listeners.of("base_url"))
         if addresses.admin is not None:
             await self._admin.start(self._listeners.of("admin"))
-        self._begin_upkeep()
+        self._begin_housekeeping()
         return addresses
 
     def _bind(self) -> Addresses:
@@ -145,8 +145,8 @@ class Gateway:
             self._listeners.close()
             raise
 
-    def _begin_upkeep(self) -> None:
-        upkeep = Housekeeping(
+    def _begin_housekeeping(self) -> None:
+        housekeeping = Housekeeping(
             self._config,
             router=self._router,
             ledger=self._budgets.ledger,
@@ -155,9 +155,9 @@ class Gateway:
             spool=self._spool,
             counters=self.counters,
         )
-        self._tasks = [asyncio.create_task(upkeep.run())]
+        self._tasks = [asyncio.create_task(housekeeping.run())]
         if self._config.probe_at_start:
-            self._tasks.append(asyncio.create_task(upkeep.probe()))
+            self._tasks.append(asyncio.create_task(housekeeping.probe()))
 
     def _make_gate(self, registry: KeyRegistry) -> GatewayAddon:
         sessions = SessionKeys(self._session_secret, registry, self._budgets.ledger)

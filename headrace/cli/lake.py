@@ -1,4 +1,4 @@
-"""``headrace lake``: the state of the tables and their upkeep."""
+"""``headrace lake``: the state of the tables and their maintenance."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
 from headrace.cli.common import JsonOption
 
-app = typer.Typer(help="The tables: status and upkeep.", no_args_is_help=True)
+app = typer.Typer(help="The tables: status and maintenance.", no_args_is_help=True)
 
 
 @app.command()
@@ -35,7 +35,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     The governing process runs it by itself, every `govern.maintenance_seconds`.
     """
     from governance.identifiers import Namer
-    from headrace.govern.maintenance import keep_up
+    from headrace.govern.maintenance import maintain_home
     from headrace.govern.spool_expiry import sweep_raw
     from headrace.services.holds import holds_of
 
@@ -44,7 +44,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     sweep_raw(running.settings, home, running.audit)
     with progress("maintaining", quiet=as_json) as advance:
         holds = holds_of(running.settings, running.lake.query)
-        done = keep_up(
+        done = maintain_home(
             running.lake,
             settings,
             home,
@@ -65,7 +65,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def compact(context: typer.Context, as_json: JsonOption = False) -> None:
     """Join small files, sorted by trajectory and step; safe beside writers."""
-    from lakehouse.maintenance.upkeep import compact as compact_tables
+    from lakehouse.maintenance.table_maintenance import compact as compact_tables
 
     done = compact_tables(AppContext.of(context).lake)
     shown = [jsonable(table) for table in done if as_json or table.partitions]
@@ -148,7 +148,7 @@ def vacuum(
     as_json: JsonOption = False,
 ) -> None:
     """Remove files that left the tables longer ago than the horizon."""
-    from lakehouse.maintenance.upkeep import vacuum as vacuum_tables
+    from lakehouse.maintenance.table_maintenance import vacuum as vacuum_tables
 
     removed = vacuum_tables(AppContext.of(context).lake, hours=hours, dry_run=dry_run)
     rows = [{"table": table, "files": len(files)} for table, files in removed.items()]

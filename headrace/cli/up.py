@@ -47,7 +47,8 @@ def up(context: typer.Context) -> None:
     with only_one(home.state):  # another `up` of this home is told before anything is started
         pass
     ensure_authority(config.authority)
-    delete_conversations(home.runs)  # upkeep notes in the lake that their runs were interrupted
+    # Maintenance notes in the lake that their runs were interrupted.
+    delete_conversations(home.runs)
     key = local_client_key(home, KeyRegistry.load(config.keys))
 
     def is_ready() -> bool:

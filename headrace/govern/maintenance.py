@@ -1,4 +1,4 @@
-"""Runs the lake's due upkeep in a separate process beside the governor.
+"""Runs the lake's due maintenance in a separate process beside the governor.
 
 A process of its own, so that sorting a day's files neither holds up the next batch nor adds to
 the governing process's memory; killed at any moment, it leaves the tables as they were.
@@ -21,7 +21,7 @@ from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.erasure.retention import Holds
 from lakehouse.lake import Lake
 from lakehouse.maintenance.harness_fill import fill_harnesses
-from lakehouse.maintenance.upkeep import Upkeep, maintain
+from lakehouse.maintenance.table_maintenance import TableMaintenance, maintain
 from train.runs import folders as run_folders
 from trajectory.child_process import ChildProcess, open_log
 from trajectory.files import replace_file
@@ -31,15 +31,15 @@ _STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepReport:
-    """Result of one round of upkeep."""
+class MaintenanceReport:
+    """Result of one round of maintenance."""
 
-    tables: tuple[Upkeep, ...]
+    tables: tuple[TableMaintenance, ...]
     sweep: RemovalReport | None
     """None when the retention sweep was not due, or nothing had expired."""
 
 
-def keep_up(
+def maintain_home(
     lake: Lake,
     settings: LakeSettings,
     home: Home,
@@ -48,7 +48,7 @@ def keep_up(
     holds: Holds | None = None,
     namer: Namer | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> UpkeepReport:
+) -> MaintenanceReport:
     """Do what is due: compact, checkpoint, clean logs, vacuum; now and then also the long round.
 
     The long round (``lake.sweep_hours``) removes what has expired, and looks for files that no
@@ -72,7 +72,7 @@ def keep_up(
     )
     if long:
         replace_file(note, datetime.now(UTC).isoformat().encode())
-    return UpkeepReport(tables, sweep)
+    return MaintenanceReport(tables, sweep)
 
 
 def _age(note: Path) -> timedelta:
@@ -114,7 +114,7 @@ def swept(
     return report if due else None
 
 
-class BackgroundUpkeep:
+class BackgroundMaintenance:
     """Starts ``headrace lake maintain`` again and again, one at a time."""
 
     def __init__(self, home: Home, every_seconds: float, report: Callable[[str], None]) -> None:
@@ -138,7 +138,7 @@ class BackgroundUpkeep:
             self._process.stop()
             self._process = None
             if code:
-                self._report(f"upkeep of the lake ended with {code}; see {self._log}")
+                self._report(f"maintenance of the lake ended with {code}; see {self._log}")
         if time.monotonic() - self._last < self._every:
             return False
         self._last = time.monotonic()
@@ -152,7 +152,7 @@ class BackgroundUpkeep:
 
     @property
     def _log(self) -> str:
-        return str(self._home.logs / "upkeep.log")
+        return str(self._home.logs / "maintenance.log")
 
     def _start(self) -> None:
         arguments = ("--home", str(self._home.root), "lake", "maintain", "--json")

@@ -23,7 +23,7 @@ from headrace.app.settings import Settings
 from headrace.engine import Executor
 from headrace.engine.pool import MOST_WORKERS, Pool, PooledRedaction
 from headrace.govern.checkpoint import CheckpointStore, installation_name, lacks
-from headrace.govern.maintenance import BackgroundUpkeep
+from headrace.govern.maintenance import BackgroundMaintenance
 from headrace.govern.near_duplicates import leave_near, open_near
 from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
 from headrace.govern.quarantine_store import quarantine_of
@@ -271,9 +271,11 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask_to_stop)
     failures = 0
-    upkeep = BackgroundUpkeep(Home(settings.home), settings.govern.maintenance_seconds, report)
+    maintenance = BackgroundMaintenance(
+        Home(settings.home), settings.govern.maintenance_seconds, report
+    )
     while not stop.is_set():
-        if upkeep.look():
+        if maintenance.look():
             pipeline.tidy(settings.govern.quarantine_days)
         try:
             batch = pipeline.run_batch()
@@ -290,4 +292,4 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
         pipeline.settle()
     except RetryableError as error:
         report(f"stopped; the next start reads the last batches of the spool again: {error}")
-    upkeep.stop()
+    maintenance.stop()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.maintenance.upkeep import vacuum_table
+from lakehouse.maintenance.table_maintenance import vacuum_table
 from lakehouse.read.sources import literal
 from lakehouse.read.spill import sweep_spills
 from lakehouse.schema.tables import LOG_RETENTION

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakehouse.maintenance.rewrite import list_files
-from lakehouse.maintenance.upkeep import vacuum_table
+from lakehouse.maintenance.table_maintenance import vacuum_table
 from lakehouse.schema.tables import TABLES
 
 if TYPE_CHECKING:

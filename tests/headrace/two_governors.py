@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.maintenance.verify import verify
 from proxy.spool import SpoolWriter
 from tests.headrace.pipelines import pipeline
@@ -81,7 +81,7 @@ def disturb(folder: Path, draw: random.Random, *, small: bool) -> None:
     """Kill governors at random moments until enough have died; then let them come to the end."""
     homes = [folder / "a", folder / "b"]
     running: dict[Path, int] = {}
-    upkeep = begin(lambda: look_after(folder))
+    maintenance = begin(lambda: look_after(folder))
     deaths = 0
     try:
         while deaths < DEATHS:
@@ -105,8 +105,8 @@ def disturb(folder: Path, draw: random.Random, *, small: bool) -> None:
         for child in running.values():
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
-        os.kill(upkeep, signal.SIGKILL)
-        os.waitpid(upkeep, 0)
+        os.kill(maintenance, signal.SIGKILL)
+        os.waitpid(maintenance, 0)
     sys.stdout.write(json.dumps({"deaths": deaths}) + "\n")
 
 

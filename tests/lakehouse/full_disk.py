@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.govern.checkpoint import CheckpointStore
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact, vacuum_table
+from lakehouse.maintenance.table_maintenance import compact, vacuum_table
 from lakehouse.maintenance.verify import verify
 from lakehouse.schema.tables import BATCH_TABLES
 from tests.lakehouse import make

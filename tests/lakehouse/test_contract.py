@@ -19,7 +19,7 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.rewrite import list_files
 from lakehouse.maintenance.scan import scan
 from lakehouse.maintenance.status import lake_status
-from lakehouse.maintenance.upkeep import checkpoint, compact, maintain, vacuum
+from lakehouse.maintenance.table_maintenance import checkpoint, compact, maintain, vacuum
 from lakehouse.maintenance.verify import verify
 from lakehouse.write.batches import batch_tables
 from tests.lakehouse import make
@@ -157,7 +157,7 @@ def test_compaction_beside_a_writer_sorts_and_keeps_every_row(lake: Lake, place:
     assert lake.query("SELECT count(*) AS n FROM conversation")["n"][0].as_py() > 0
 
 
-def test_upkeep_checkpoints_and_a_vacuum_that_takes_nothing_too_early(lake: Lake) -> None:
+def test_maintenance_checkpoints_and_a_vacuum_that_takes_nothing_too_early(lake: Lake) -> None:
     versions = lake.versions()
     assert checkpoint(lake, "steps", commits=1)
     maintain(lake, small_files=2)

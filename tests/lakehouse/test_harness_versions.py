@@ -7,7 +7,7 @@ import pytest
 
 from lakehouse import harness_versions
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from tests.trajectory.harness.test_lineage import REFUND, TRIAGE, seen
 from trajectory.errors import RetryableError
 from trajectory.harness.lineage import Sighting

@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact, maintain, vacuum_table
+from lakehouse.maintenance.table_maintenance import compact, maintain, vacuum_table
 from lakehouse.maintenance.verify import verify
 from lakehouse.schema.tables import BATCH_TABLES
 from lakehouse.write.batches import batch_tables
@@ -184,7 +184,7 @@ def erased(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("work", [compacted, kept_up, erased])
-def test_what_upkeep_and_erasure_did_stays_done(
+def test_what_maintenance_and_erasure_did_stays_done(
     begun: Path, tmp_path: Path, work: Callable[[Lake], None]
 ) -> None:
     root = tmp_path / "lake"

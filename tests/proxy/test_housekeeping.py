@@ -1,4 +1,4 @@
-"""Upkeep of a running gateway: a rotated spool key is followed, a broken one changes nothing;
+"""Housekeeping of a running gateway: a rotated spool key is followed, a broken one changes nothing;
 raw captures that nobody governs do not grow old."""
 
 import os

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.services.exports import export_trajectories, portable
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.maintenance.verify import verify
 from tests.headrace.spool_governor import MESSAGE_KEY, govern
 from tests.proxy.gateway_process import GatewayProcess

@@ -1,4 +1,4 @@
-"""Upkeep beside the governing process: what is due is done, by itself, and a kill does no harm."""
+"""Maintenance beside the governing process: what is due is done, by itself, and a kill does no harm."""
 
 import time
 from dataclasses import replace
@@ -11,7 +11,7 @@ from governance.audit import AuditLog
 from governance.records import GovernedBatch
 from headrace.app.home import Home
 from headrace.app.settings import LakeSettings
-from headrace.govern.maintenance import BackgroundUpkeep, keep_up
+from headrace.govern.maintenance import BackgroundMaintenance, maintain_home
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
 from tests.lakehouse import make
@@ -44,7 +44,7 @@ def filled(home: Home, batches: int = 17) -> Lake:
 
 def test_a_round_does_all_that_is_due(home: Home, audit: AuditLog) -> None:
     lake = filled(home)
-    done = keep_up(lake, SETTINGS, home, audit)
+    done = maintain_home(lake, SETTINGS, home, audit)
     assert done.sweep is not None
     assert done.sweep.reach.trajectories == ("t0",)
     files = {table.table: table.files_after for table in done.tables}
@@ -60,30 +60,30 @@ def test_a_torn_note_of_the_last_sweep_means_that_it_is_due(
     home: Home, audit: AuditLog, torn: str
 ) -> None:
     (home.state / "swept-at").write_text(torn, "latin-1")
-    assert keep_up(filled(home, batches=1), SETTINGS, home, audit).sweep is not None
+    assert maintain_home(filled(home, batches=1), SETTINGS, home, audit).sweep is not None
 
 
 def test_the_sweep_waits_for_its_hour(home: Home, audit: AuditLog) -> None:
     lake = filled(home, batches=1)
     recent = datetime.now(UTC) - timedelta(minutes=30)
     (home.state / "swept-at").write_text(recent.isoformat())
-    assert keep_up(lake, SETTINGS, home, audit).sweep is None
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is None
     (home.state / "swept-at").write_text((recent - timedelta(hours=1)).isoformat())
-    assert keep_up(lake, SETTINGS, home, audit).sweep is not None
-    assert keep_up(lake, SETTINGS, home, audit).sweep is None
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is not None
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is None
 
 
 def test_a_clock_that_was_set_back_delays_no_sweep(home: Home, audit: AuditLog) -> None:
     lake = filled(home, batches=1)
     (home.state / "swept-at").write_text((datetime.now(UTC) + timedelta(days=900)).isoformat())
-    assert keep_up(lake, SETTINGS, home, audit).sweep is not None
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is not None
 
 
 def test_nothing_expired_leaves_history_and_audit_alone(home: Home, audit: AuditLog) -> None:
     lake = Lake.open(str(home.lake))
     lake.append(make.batch("t"), app_id="a", version=0)
     versions = lake.versions()
-    assert keep_up(lake, SETTINGS, home, audit).sweep is None
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is None
     assert lake.versions() == versions
     assert list(audit.entries()) == []
 
@@ -96,29 +96,29 @@ def test_what_no_trajectory_takes_with_it_is_swept_too(home: Home, audit: AuditL
         governance=(on_remark("on-group", 0, expires_at=past),),
     )
     lake.append(rows, app_id="a", version=0)
-    done = keep_up(lake, SETTINGS, home, audit).sweep
+    done = maintain_home(lake, SETTINGS, home, audit).sweep
     assert done is not None
     assert (done.alone, done.rows) == (1, {"signals": 1, "governance": 1})
-    assert keep_up(lake, SETTINGS, home, audit).sweep is None
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is None
 
 
 def test_it_runs_beside_its_owner(home: Home) -> None:
     """The process is started when due, does its round while batches go on, and is not doubled."""
     lake = filled(home)
     said: list[str] = []
-    upkeep = BackgroundUpkeep(home, 0.0, said.append)
-    upkeep.look()
-    first = upkeep._process
+    maintenance = BackgroundMaintenance(home, 0.0, said.append)
+    maintenance.look()
+    first = maintenance._process
     assert first is not None
     number = 17
     deadline = time.monotonic() + 100
     while first.poll() is None and time.monotonic() < deadline:
         lake.append(make.batch(f"t{number}", steps=1), app_id="a", version=number)
         number += 1
-    assert first.returncode == 0, (home.logs / "upkeep.log").read_text()
+    assert first.returncode == 0, (home.logs / "maintenance.log").read_text()
     assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [number - 1]
     assert verify(lake).ok
-    upkeep.look()
-    assert upkeep._process not in (None, first)
-    upkeep.stop()
+    maintenance.look()
+    assert maintenance._process not in (None, first)
+    maintenance.stop()
     assert not said

@@ -11,7 +11,7 @@ import pytest
 from headrace.cli import run
 from headrace.services.lake_report import ago, bar, size
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from tests.lakehouse import make
 
 

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.schema.tables import TABLES
 from tests.lakehouse import make
 

@@ -13,7 +13,7 @@ from governance.records import GovernanceRecord, GovernedBatch
 from lakehouse.erasure.erase import erase_subject, expire
 from lakehouse.erasure.removal import remove_trajectories
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.maintenance.verify import verify
 from tests.lakehouse import make
 from tests.lakehouse.scans import scan_values

@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.lake import Lake
 from lakehouse.maintenance.log_cleanup import last_checkpoint, shorten
-from lakehouse.maintenance.upkeep import maintain
+from lakehouse.maintenance.table_maintenance import maintain
 from lakehouse.schema.tables import TABLES
 from lakehouse.write.commits import commit_once
 from lakehouse.write.rows import to_arrow
@@ -62,7 +62,7 @@ def test_time_travel_says_where_it_ends(long: Lake) -> None:
         long.query("SELECT count(*) FROM links", as_of={"links": 3})
 
 
-def test_upkeep_bounds_the_log(long: Lake) -> None:
+def test_maintenance_bounds_the_log(long: Lake) -> None:
     for _ in range(3):
         maintain(long, small_files=2, log_commits=40)
     assert len(log(long)) < 40 + 100 + 10

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.schema.tables import TABLES
 from tests.lakehouse import make
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lakehouse.lake import Lake
 from lakehouse.maintenance.status import lake_status
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.schema.tables import TABLES
 from tests.lakehouse import make
 

@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from governance.identifiers import Namer
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import checkpoint, compact
+from lakehouse.maintenance.table_maintenance import checkpoint, compact
 from lakehouse.maintenance.verify import verify
 from lakehouse.schema.tables import TABLES
 from lakehouse.write.rows import to_arrow

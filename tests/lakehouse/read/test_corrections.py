@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from governance.records import GovernedBatch
 from lakehouse.erasure.removal import remove_trajectories
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.maintenance.verify import verify
 from lakehouse.read.corrections import parted
 from lakehouse.schema import tables as schema

@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.errors import QueryError
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
 from tests.lakehouse import make

@@ -14,7 +14,7 @@ from governance.records import GovernedBatch
 from lakehouse.errors import QueryError
 from lakehouse.lake import Lake
 from lakehouse.maintenance.status import lake_status
-from lakehouse.maintenance.upkeep import compact, vacuum_table
+from lakehouse.maintenance.table_maintenance import compact, vacuum_table
 from lakehouse.read.session import Session
 from lakehouse.sandbox.client import open_untrusted
 from lakehouse.sandbox.confinement import available

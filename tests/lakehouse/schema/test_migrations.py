@@ -13,7 +13,7 @@ from deltalake.table import TableAlterer
 from governance.identifiers import Namer
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.maintenance.verify import verify
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.migrations import CHANGES, added_columns, upgrade

@@ -8,7 +8,7 @@ import pytest
 from governance.records import GovernedBatch
 from governance.stored_content import StepContent
 from lakehouse.lake import Lake
-from lakehouse.maintenance.upkeep import compact
+from lakehouse.maintenance.table_maintenance import compact
 from tests.lakehouse import make
 from trajectory.errors import RetryableError
 

@@ -1,4 +1,4 @@
-"""Upkeep changes files, never rows; it works beside writers and survives being killed."""
+"""Maintenance changes files, never rows; it works beside writers and survives being killed."""
 
 import json
 import threading
@@ -15,7 +15,13 @@ from deltalake.exceptions import DeltaError
 from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
 from lakehouse.maintenance.rewrite import OvertakenError, list_files, rewrite
-from lakehouse.maintenance.upkeep import checkpoint, compact, maintain, vacuum, vacuum_table
+from lakehouse.maintenance.table_maintenance import (
+    checkpoint,
+    compact,
+    maintain,
+    vacuum,
+    vacuum_table,
+)
 from lakehouse.schema.tables import BATCH_TABLES, TABLES
 from tests.lakehouse import make
 from trajectory.errors import ConfigurationError

@@ -42,7 +42,7 @@ _CHECKPOINT_AFTER = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class TableMaintenance:
     """What maintenance did to one table."""
 
     table: str
@@ -63,7 +63,7 @@ def maintain(
     log_commits: int = 2_000,
     everything: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Upkeep, ...]:
+) -> tuple[TableMaintenance, ...]:
     """Do everything that is due: compact, checkpoint, clean the log, vacuum.
 
     Args:
@@ -93,7 +93,7 @@ def compact(
     tables: Iterable[str] | None = None,
     small_files: int = 2,
     target_bytes: int = 256 << 20,
-) -> tuple[Upkeep, ...]:
+) -> tuple[TableMaintenance, ...]:
     """Join and sort the small files of the tables named, of all when None."""
     return tuple(
         compact_table(lake, name, small_files=small_files, target_bytes=target_bytes)
@@ -108,7 +108,7 @@ def _corrections_first(name: str) -> bool:
 
 def compact_table(
     lake: "Lake", name: str, *, small_files: int = 2, target_bytes: int = 256 << 20
-) -> Upkeep:
+) -> TableMaintenance:
     """Join and sort the small files of one table; partitions that are being changed are left."""
     handle = lake.table(name)
     before = list_files(handle)
@@ -131,7 +131,9 @@ def compact_table(
         partitions += 1
     refresh(handle)
     after = list_files(handle) if partitions else before
-    return Upkeep(name, partitions, len(before), len(after), _bytes(before), _bytes(after))
+    return TableMaintenance(
+        name, partitions, len(before), len(after), _bytes(before), _bytes(after)
+    )
 
 
 def checkpoint(lake: "Lake", name: str, *, commits: int = _CHECKPOINT_AFTER) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from trajectory.assembly.call_facts import Fact, LinkFact, Said
+from trajectory.assembly.call_facts import Fact, LinkFact, PlacementDecision
 from trajectory.assembly.effects import SideEffect
 from trajectory.assembly.fact_maker import FactMaker
 from trajectory.assembly.fingerprint import Fingerprinter
@@ -54,7 +54,7 @@ class Assembler:
         self._latest = (0.0, "")
         self.fresh: Sequence[Fact] = ()
         """The calls of the latest batch, in the order of their starts."""
-        self.moved: Mapping[Fact, Said] = {}
+        self.moved: Mapping[Fact, PlacementDecision] = {}
         """Calls of earlier batches that the latest one gave another place to, or may have, with
         what was decided about them before."""
         remembered = sorted(self.state.facts.values(), key=_order)
@@ -330,12 +330,12 @@ def _placed(fact: Fact) -> PlacedCall:
 
 
 def _corrections(
-    before: Mapping[Fact, Said], tenants: Mapping[str, str]
+    before: Mapping[Fact, PlacementDecision], tenants: Mapping[str, str]
 ) -> Iterable[PlacedCorrection]:
     """Return what now holds of calls of earlier batches, where it is not what held before."""
     for fact in sorted(before, key=_began):
         placement = fact.placement
-        if placement is None or fact.said() == before[fact]:
+        if placement is None or fact.decision() == before[fact]:
             continue
         skip = placement.skip - fact.stored
         yield PlacedCorrection(

@@ -7,7 +7,7 @@ order. It holds no content.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from trajectory.assembly.nodes import ChainNode, PendingCall
@@ -183,16 +183,14 @@ class Fact:
         """Return the tool calls in the answer, for a node to change."""
         return [replace(item) for item in self.pending]
 
-    def said(self) -> "Said":
+    def decision(self) -> "PlacementDecision":
         """Return all that was decided, to be compared."""
         return self.placement, frozenset(self.links)
 
-    def effect_on_others(self) -> tuple["Said", frozenset[str], frozenset[str]]:
+    def effect_on_others(self) -> tuple["PlacementDecision", frozenset[str], frozenset[str]]:
         """Return all of its placing that facts after it can notice."""
-        return self.said(), frozenset(self.touched), frozenset(self.reads)
+        return self.decision(), frozenset(self.touched), frozenset(self.reads)
 
 
-type Said = tuple[Placement | None, frozenset[LinkFact]]
+type PlacementDecision = tuple[Placement | None, frozenset[LinkFact]]
 """All that is decided about a call."""
-
-ASIDE_DELAY = timedelta(seconds=2).total_seconds()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from trajectory.assembly.call_facts import ASIDE_DELAY, Fact
+from trajectory.assembly.call_facts import Fact
 from trajectory.assembly.effects import SideEffect, ToolEffects
 from trajectory.assembly.fingerprint import (
     Fingerprinter,
@@ -36,6 +36,8 @@ _LATELY = 2_000
 """Conversations whose chains are kept at hand."""
 _TURN_MESSAGES = 8
 """A call mostly adds fewer messages than this to the one before it."""
+_AUXILIARY_SECONDS = 2.0
+"""How long a call that may be auxiliary waits for the one that it quotes."""
 _TRACED = "otlp"
 """Mode of exchanges that were read from a trace export (``trajectory.telemetry``)."""
 
@@ -355,7 +357,7 @@ def _turn(call: Call, started: float, ended: float) -> float:
     opens = call.kind is CallKind.MODEL and not call.tools
     if not opens or any(message.role == "assistant" for message in call.context):
         return started
-    return min(max(ended, started), started + ASIDE_DELAY)
+    return min(max(ended, started), started + _AUXILIARY_SECONDS)
 
 
 def _retry(call: Call) -> int:

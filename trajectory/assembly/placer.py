@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from trajectory.assembly.call_facts import Fact, LinkFact, Placement, Said
+from trajectory.assembly.call_facts import Fact, LinkFact, Placement, PlacementDecision
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.graph import SUBAGENT_CALL, StateIndex
 from trajectory.assembly.nodes import ChainNode, StepNode, TrajectoryNode, lengthen, shorten
@@ -54,12 +54,12 @@ class Placer:
         self._index = index
         self.strays: list[StrayLink] = []
         """Links to steps without a fact; whoever places a batch takes them."""
-        self.before: dict[Fact, Said] = {}
+        self.before: dict[Fact, PlacementDecision] = {}
         """What was said of placed facts before others changed it."""
 
     def note(self, fact: Fact) -> None:
         """Write down what is said of a fact, before it changes."""
-        self.before.setdefault(fact, fact.said())
+        self.before.setdefault(fact, fact.decision())
 
     def place(self, fact: Fact) -> None:
         """Decide where a fact belongs and remember it; its links are found too."""

@@ -56,6 +56,9 @@ class Client(Receiver, Protocol):
     def close(self) -> None:
         """Close once all has been written."""
 
+    def reset(self) -> None:
+        """Close once all has been written, as a connection that broke."""
+
     def abort(self) -> None:
         """Close at once."""
 
@@ -372,8 +375,10 @@ class ClientCall:
         """Break the response off for the client as it broke off for us."""
         self.drop_upstream()
         self.end(ExchangeOutcome.UPSTREAM_ABORT)
+        # Where the answer ends with the connection, a proper end would make it a whole one.
+        broken = self._relay is not None and self._relay.ends_by_close
         self._client.call = self._relay = None
-        self._client.close()
+        (self._client.reset if broken else self._client.close)()
 
     @property
     def _has_answer(self) -> bool:

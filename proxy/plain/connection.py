@@ -5,7 +5,10 @@ are held until the spool knows what they belong to, as the mitmproxy listener ho
 """
 
 import asyncio
+import re
+import socket
 import ssl
+import struct
 from typing import Any, Protocol
 
 from proxy.plain import messages
@@ -21,9 +24,13 @@ HEAD_SECONDS = 10.0
 """How long a request's head may take from its first byte."""
 STRANGER_SECONDS = 30.0
 """How long a connection stays open on which no request has been let in."""
+_NO_END = struct.pack("ii", 1, 0)
+"""A connection that lingers for no time is reset."""
 _AHEAD_BYTES = 64 * 1024
 """Of requests that a client sends ahead of its answer; it is read from again when it has that."""
 
+_EMPTY_LINES = re.compile(rb"(?:\r\n)+")
+"""Clients of old send some behind a body."""
 _TLS_GREETING = b"\x16"
 """First byte of a client's greeting: its connection speaks TLS, which mitmproxy opens."""
 
@@ -153,8 +160,8 @@ class ClientConnection(asyncio.Protocol):
         if data.startswith(_TLS_GREETING) and self.ground.secure is None:
             self._hand_over(data)
             return
-        if data.startswith((b"\r", b"\n")):  # empty lines before a request
-            self._buffer = data = data.lstrip(b"\r\n")
+        if found := _EMPTY_LINES.match(data):
+            self._buffer = data = data[found.end() :]
         try:
             end = messages.end_of_head(data)
             if end < 0:
@@ -247,6 +254,12 @@ class ClientConnection(asyncio.Protocol):
         if self._held and self.ground.recorder is not None:
             self.ground.recorder.settle()
         self.transport.close()
+
+    def reset(self) -> None:
+        """Close once all has been written, as a connection that broke and not as one that ended."""
+        opened = self.transport.get_extra_info("socket")
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_END)
+        self.close()
 
     def abort(self) -> None:
         """Close at once."""

@@ -37,6 +37,9 @@ _HOP_BY_HOP = frozenset(
 """Headers of one connection alone, and those of framing, which is written anew."""
 _HOP_LENGTHS = frozenset(map(len, _HOP_BY_HOP))
 _END_OF_HEAD = b"\r\n\r\n"
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_CHUNKED_HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+_LEAST_STATUS = 100
 
 
 class MalformedMessageError(Exception):
@@ -293,7 +296,8 @@ class RequestHead:
         if (self.target[:1] != b"/" and self.target != b"*") or self.target.find(b"#") >= 0:
             raise MalformedMessageError("target")
         noted = _note(fields)
-        if _NO_HOST.search(noted.get(b"host", b"")):
+        host = noted.get(b"host", b"" if self.version == "1.0" else b" ")
+        if _NO_HOST.search(host):
             raise MalformedMessageError("host")
         self.chunked = _is_chunked(noted, self.version)
         """Its body comes in chunks."""
@@ -306,6 +310,12 @@ class RequestHead:
         """Its client waits for ``100`` before it sends the body."""
         self.upgrade = noted.get(b"upgrade", b"")
         """What the connection is to become, in lower case."""
+        if (
+            self.chunked and self.upgrade
+        ):  # llhttp would end it here, as its client may go on otherwise
+            reader = _Reader()
+            parser = httptools.HttpRequestParser(reader)
+            parser.feed_data(_CHUNKED_HEAD)
         self._parser: Any = parser if self.chunked else None
         self._reader = reader if self.chunked else None
 
@@ -345,6 +355,8 @@ class ResponseHead:
             raise MalformedMessageError("version")
         self.status: int = parser.get_status_code()
         self.reason = reader.text
+        if self.status < _LEAST_STATUS or _CONTROL.search(self.reason):
+            raise MalformedMessageError("status")
         noted = _note(fields)
         named = _tokens(noted[b"connection"]) if b"connection" in noted else _NOTHING
         self.fields = _without(fields, named) if named else tuple(fields)
@@ -352,6 +364,8 @@ class ResponseHead:
         length = _length(noted)
         self.length = length
         """Of its body, as its head says it; also where there is none, as after HEAD."""
+        if self.status == HTTPStatus.NO_CONTENT:
+            self.length = None
         if method == b"HEAD" or self.status in (204, 304) or self.status < 200:
             framing = 0
         elif chunked:
@@ -433,7 +447,13 @@ def last_chunk(trailers: RawFields) -> bytes:
     """Return the end of a chunked body."""
     if not trailers:
         return b"0\r\n\r\n"
-    lines = b"".join([name + b": " + value + b"\r\n" for name, value in trailers])
+    lines = b"".join(
+        [
+            name + b": " + value + b"\r\n"
+            for name, value in trailers
+            if name.lower() not in _HOP_BY_HOP
+        ]
+    )
     return b"0\r\n" + lines + b"\r\n"
 
 

@@ -149,7 +149,7 @@ class ResponseRelay:
         try:
             pieces = response.body.feed(data)
         except BrokenBodyError as error:
-            if error.pieces:
+            if error.pieces or self._tail:
                 self._pass(error.pieces, last=False)
             self._call.cut()
             return

@@ -177,7 +177,7 @@ def test_the_upstream_alone_is_named(
     gateway: GatewayProcess, upstream: Upstream, head: str
 ) -> None:
     """Beside a provider's key no other host may stand: fronts would hand the key to it."""
-    if LISTENER.get() == "plain" and "evil.example" in head:
+    if LISTENER.get() == "plain":
         assert ask(gateway, head).startswith(b"HTTP/1.1 400 ")
         return
     assert ask(gateway, head).startswith(b"HTTP/1.1 200 ")
@@ -273,9 +273,12 @@ def test_a_client_key_goes_no_further_whichever_one_let_the_request_in(
     for pair in (f"{key}:", f"user:{key}"):
         coded = base64.b64encode(pair.encode()).decode()
         for value in (f"Basic {coded}", f"basic  {coded.rstrip('=')}"):
-            ask(gateway, f"GET /own/echo HTTP/1.1\nX-Headrace-Key: {key}\nX-Proxied: {value}\n")
+            ask(
+                gateway,
+                f"GET /own/echo HTTP/1.1\nHost: x\nX-Headrace-Key: {key}\nX-Proxied: {value}\n",
+            )
             assert upstream.seen[-1].header("x-proxied") is None
-    ask(gateway, "GET /own/echo HTTP/1.1\nX-Proxied: Basic aHJfOnNlY3JldA==\n")
+    ask(gateway, "GET /own/echo HTTP/1.1\nHost: x\nX-Proxied: Basic aHJfOnNlY3JldA==\n")
     assert upstream.seen[-1].header("x-proxied") == "Basic aHJfOnNlY3JldA=="
     ask(gateway, f"GET /own/echo?api%5Fkey={key[:3]}%{ord(key[3]):x}{key[4:]} HTTP/1.1\nHost: x\n")
     assert upstream.seen[-1].target == "/echo"

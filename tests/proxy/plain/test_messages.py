@@ -9,6 +9,7 @@ import gc
 import re
 import socket
 import ssl
+import struct
 import threading
 import time
 import warnings
@@ -47,6 +48,8 @@ class RawUpstream(threading.Thread):
         """For the next requests; then ANSWER."""
         self.hang_up = False
         """Close after each answer."""
+        self.breaks_off = False
+        """Reset after each answer."""
 
     def run(self) -> None:
         with suppress(OSError):
@@ -67,8 +70,15 @@ class RawUpstream(threading.Thread):
                     size = int(length[1]) if length else 0
                     if len(rest) < size:
                         break
+                    if b"chunked" in head.lower():
+                        rest = rest.partition(b"0\r\n\r\n")[2]
                     got = rest[size:]
                     accepted.sendall(self.answers.pop(0) if self.answers else ANSWER)
+                    if self.breaks_off:
+                        time.sleep(0.2)  # a reset may overtake what was sent before
+                        linger = struct.pack("ii", 1, 0)
+                        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                        return
                     if self.hang_up:
                         return
 
@@ -248,6 +258,38 @@ def test_broken_chunks_end_the_connection(
     assert b"smuggled" not in upstream.got
 
 
+@pytest.mark.parametrize("before", [b"\r", b"\n", b"\r\r\n", b"\n\n", b"\r\n\n", b"\0"])
+def test_nothing_but_empty_lines_comes_before_a_request(
+    gateway: GatewayProcess, upstream: RawUpstream, before: bytes
+) -> None:
+    got = upstream.got
+    raw = request(gateway, b"Content-Length: 0\r\nConnection: close\r\n")
+    assert say(gateway, before + raw + INNER).startswith(b"HTTP/1.1 400 ")
+    assert upstream.got == got
+    assert say(gateway, b"\r\n\r\n" + raw) == ANSWER
+
+
+def test_a_request_of_1_1_names_its_host(gateway: GatewayProcess, upstream: RawUpstream) -> None:
+    before = upstream.got
+    raw = request(gateway, b"Content-Length: 0\r\n").replace(b"Host: x\r\n", b"")
+    assert say(gateway, raw + INNER).startswith(b"HTTP/1.1 400 ")
+    assert upstream.got == before
+    assert say(gateway, raw.replace(b"HTTP/1.1", b"HTTP/1.0")) == ANSWER
+
+
+@pytest.mark.parametrize("upgrade", [b"h2c", b"foo", b"TLS/1.0"])
+def test_a_chunked_body_comes_whole_though_its_client_offers_an_upgrade(
+    gateway: GatewayProcess, upstream: RawUpstream, upgrade: bytes
+) -> None:
+    """As Java's client does with its first request."""
+    lines = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: x\r\nUpgrade: " + upgrade
+    raw = request(gateway, lines + b"\r\nTransfer-Encoding: chunked\r\n", b"5\r\nhello\r\n")
+    upstream.got = b""
+    assert say(gateway, raw + b"0\r\n\r\n" + INNER) == ANSWER
+    assert upstream.got.endswith(b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+    assert b"smuggled" not in upstream.got
+
+
 def test_http_1_0_with_chunks_is_refused(gateway: GatewayProcess, upstream: RawUpstream) -> None:
     before = upstream.got
     raw = request(gateway, b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n")
@@ -343,6 +385,45 @@ def test_an_answer_that_ends_with_its_connection_is_whole(
     assert ask(gateway).content == b"ok"
 
 
+def test_an_answer_that_breaks_off_is_no_whole_one(
+    gateway: GatewayProcess, upstream: RawUpstream
+) -> None:
+    """Where an answer ends with its connection, only a reset tells that it is not whole."""
+    upstream.answers = [b"HTTP/1.1 200 OK\r\n\r\nhalf of it"]
+    upstream.breaks_off = True
+    try:
+        with pytest.raises(httpx.ReadError):
+            ask(gateway)
+    finally:
+        upstream.breaks_off = False
+    assert ask(gateway).content == b"ok"
+
+
+def test_a_head_goes_before_its_broken_body(gateway: GatewayProcess, upstream: RawUpstream) -> None:
+    upstream.answers = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"]
+    told = say(gateway, request(gateway, b"Content-Length: 0\r\n"))
+    assert told == b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def test_an_answer_of_no_content_has_no_length(
+    gateway: GatewayProcess, upstream: RawUpstream
+) -> None:
+    upstream.answers = [b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"]
+    raw = request(gateway, b"Content-Length: 0\r\nConnection: close\r\n")
+    assert say(gateway, raw) == b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def test_no_trailer_of_an_answer_speaks_of_its_framing(
+    gateway: GatewayProcess, upstream: RawUpstream
+) -> None:
+    upstream.answers = [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
+        b"Transfer-Encoding: chunked\r\nConnection: close\r\nX-Sum: 1\r\nKeep-Alive: 1\r\n\r\n"
+    ]
+    raw = request(gateway, b"Content-Length: 0\r\nConnection: close\r\n")
+    assert say(gateway, raw).endswith(b"2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n")
+
+
 def test_requests_sent_ahead_are_answered_in_order(
     gateway: GatewayProcess, upstream: RawUpstream
 ) -> None:
@@ -379,6 +460,10 @@ def ask(gateway: GatewayProcess) -> httpx.Response:
         pytest.param(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", id="bare-lf"),
         pytest.param(b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok", id="version"),
         pytest.param(b"HTTP/1.1 200 OK\r\nX: 1\r\n folded\r\n\r\n", id="folded"),
+        pytest.param(b"HTTP/1.1 099 Early\r\n\r\n" + ANSWER, id="status-of-no-class"),
+        pytest.param(b"HTTP/1.1 000 None\r\n\r\n" + ANSWER, id="status-zero"),
+        pytest.param(b"HTTP/1.1 200 O\x00K\r\nContent-Length: 2\r\n\r\nok", id="nul-in-reason"),
+        pytest.param(b"HTTP/1.1 200 O\x1bK\r\nContent-Length: 2\r\n\r\nok", id="escape-in-reason"),
     ],
 )
 def test_an_answer_with_two_meanings_is_a_502(

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from evolve.plan import EvolutionDecision
     from evolve.policy import Evolution
 
+_YEARS = range(1970, 3000)
+"""Years in which a night can lie."""
+
 app = typer.Typer(
     help="Decide from what agents did whether memory, skill, harness, tool schema, weights or nothing "
     "should change.",
@@ -171,6 +174,8 @@ def _day(text: str | None) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
+        if moment.year not in _YEARS:
+            raise ValueError(text)
     except ValueError:
         raise ConfigurationError(f"--as-of {text}: not a day; write 2026-05-31") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

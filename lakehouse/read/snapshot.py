@@ -127,7 +127,7 @@ class Files:
                 if version is None:
                     raise ValueError("it is older than the log")
                 handle.load_as_version(version)
-        except (DeltaError, ValueError, OSError) as error:
+        except (DeltaError, ValueError, OverflowError, OSError) as error:
             raise PastGoneError(
                 f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days, and not more than lake.log_commits commits; "
                 "`headrace lake status` shows how far back it goes"

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from governance import records
+from lakehouse.errors import PastGoneError
 from lakehouse.lake import Lake
 from lakehouse.read.session import Session
 from lakehouse.read.snapshot import Files
@@ -26,6 +27,11 @@ RECORDS = {
     "harnesses": protocol.Harness, "governance": records.GovernanceRecord,
     "quarantine": records.QuarantineRecord, "corrections": protocol.Correction,
 }  # fmt: skip
+
+
+def test_a_version_beyond_all_numbers_is_none(tmp_path: Path) -> None:
+    with pytest.raises(PastGoneError, match="table steps has no version"):
+        Lake.open(str(tmp_path)).query("SELECT 1 FROM steps", as_of={"steps": 10**30})
 
 
 def test_a_lake_of_its_own_place_is_its_owners(tmp_path: Path) -> None:

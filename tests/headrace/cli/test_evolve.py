@@ -118,6 +118,8 @@ def test_other_rules_are_tried_on_what_a_decision_saw(
     ("arguments", "said"),
     [
         (["plan", "--as-of", "some-day"], "write 2026-05-31"),
+        (["plan", "--as-of", "0001-01-01"], "write 2026-05-31"),
+        (["plan", "--as-of", "9999-12-31T23:59:59-14:00"], "write 2026-05-31"),
         (["plan", "--as-of", "beefbeef"], "there is no decision"),
         (["explain", "beefbeef"], "evolve history"),
         (["plan", "nowhere.yaml"], "nowhere.yaml"),

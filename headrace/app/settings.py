@@ -12,7 +12,7 @@ DEFAULT_HOME = Path(".headrace")
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class LakeSettings(_Section):

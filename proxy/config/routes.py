@@ -16,7 +16,11 @@ class ConfigModel(BaseModel):
     """A part of the settings: frozen, nothing unknown in it, each field with its docstring."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        validate_default=True,
+        allow_inf_nan=False,
     )
 
 

@@ -1,9 +1,11 @@
 """A wrong document says where, what is wrong and what is valid."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from train.recipes.settings import load_recipe
 from train.substrate.spec import load_substrate
 from trajectory.documents.document import merge
 from trajectory.errors import DocumentError
@@ -41,6 +43,27 @@ def test_wrong_value_names_line_field_and_valid_values(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("number", [".nan", ".inf", "-.inf"])
+def test_a_number_without_an_end_is_none(tmp_path: Path, number: str) -> None:
+    found = error_of(tmp_path, GOOD.replace("1.0", number))
+    assert "spec.reward.signals.success: input should be a finite number" in found
+
+
+def test_a_seed_that_no_generator_takes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    head = "apiVersion: headrace/v1\nkind: Recipe\nmetadata: {name: r}\n"
+    for seed in (2**32, -1):
+        path.write_text(f"{head}spec: {{recipe: sft, training: {{seed: {seed}}}}}\n")
+        with pytest.raises(DocumentError, match="training.seed"):
+            load_recipe(path)
+
+
+def test_a_pipe_among_documents_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "s.yaml")
+    with pytest.raises(DocumentError, match="cannot be read"):
+        load_substrate(tmp_path / "s.yaml")
+
+
 def test_unknown_and_missing_fields_are_named(tmp_path: Path) -> None:
     found = error_of(tmp_path, GOOD.replace("signals:", "signal:"))
     assert "s.yaml:6: spec.reward.signals: is required" in found
@@ -57,6 +80,8 @@ def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
     [
         ("a: 2024-99-99", "a: is no value that YAML can read; write it in quotes"),
         ("a: !!int x", "a: is no value that YAML can read; write it in quotes"),
+        ("a: 0x" + "f" * 9000, "a: is no value that YAML can read; write it in quotes"),
+        (f"a: {2**63}", "a: is no value that YAML can read; write it in quotes"),
         ("[" * 3000, "document: lists within lists beyond reading"),
         ("a: \x07", "document: not YAML (a character that it cannot hold)"),
         ("a: &x [1]\nb: *x", "b: write it out, no alias"),

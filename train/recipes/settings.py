@@ -80,7 +80,7 @@ class TrainingSettings(StrictModel):
     """A second one of 0.98 suits few, large steps on a small model."""
     group_by_length: bool = True
     """Put rows of similar length into one batch, so that less is padded."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the GPU has it, else float32."""
     attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = "auto"

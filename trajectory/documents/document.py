@@ -16,9 +16,9 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
 
 class StrictModel(BaseModel):
-    """Base of the parts of documents: unknown fields are errors, values never change."""
+    """Base of the parts of documents: unknown fields are errors, numbers finite, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DocumentMetadata(StrictModel):

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from trajectory.errors import DocumentError
+from trajectory.files import read_file
 
 _WHOLE = "tag:yaml.org,2002:int"
 _PLAIN_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
@@ -48,7 +49,7 @@ def read_documents(file: Path, shown: str = "") -> list[SourceDocument]:
     """
     shown = shown or str(file)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_file(file).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DocumentError(
             f"{shown}:1: document: cannot be read ({type(error).__name__})"
@@ -107,6 +108,8 @@ def _build(node: yaml.Node, shown: str) -> SourceDocument:
         at = f"{shown}:{line}: {'.'.join(map(str, path))}"
         try:
             value = constructor.construct_object(current)
+            if type(value) is int and value.bit_length() > 63:
+                raise ValueError("no program reads a number so long")
         except (ValueError, TypeError, AttributeError):  # a date that no calendar has, say
             raise DocumentError(
                 f"{at}: is no value that YAML can read; write it in quotes"

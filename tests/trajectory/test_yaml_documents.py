@@ -54,7 +54,7 @@ def test_a_seed_that_no_generator_takes_is_refused(tmp_path: Path) -> None:
     head = "apiVersion: headrace/v1\nkind: Recipe\nmetadata: {name: r}\n"
     for seed in (2**32, -1):
         path.write_text(f"{head}spec: {{recipe: sft, training: {{seed: {seed}}}}}\n")
-        with pytest.raises(DocumentError, match="training.seed"):
+        with pytest.raises(DocumentError, match=r"training\.seed"):
             load_recipe(path)
 
 

@@ -95,7 +95,9 @@ def cut(calls: list[Call], dice: random.Random) -> list[list[Call]]:
     return found
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 5))]
+)
 def test_the_lake_reads_the_same_in_whatever_order_and_batches(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 (no secret)
     calls = [allowed(call) for call in generate(4, seed=seed, mixture=BUSY).calls]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 KEY_PREFIX = "hr_"
-PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
+PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "evolve", "share")
 ROLES = ("gateway", "lake", "tokens")
 """What a key opens: calls through the gateway, reading the lake, reading its token ids too."""
 ALL_TENANTS = "*"

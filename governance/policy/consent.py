@@ -20,10 +20,12 @@ class Purpose(StrEnum):
     TRAIN_SFT = "train_sft"
     TRAIN_PREFERENCE = "train_preference"
     TRAIN_RL = "train_rl"
+    EVOLVE = "evolve"
     SHARE = "share"
 
 
-TRAINING = (Purpose.TRAIN_SFT, Purpose.TRAIN_PREFERENCE, Purpose.TRAIN_RL)
+TRAINING = (Purpose.TRAIN_SFT, Purpose.TRAIN_PREFERENCE, Purpose.TRAIN_RL, Purpose.EVOLVE)
+"""What something is learned for, by a model or by the artefacts beside it."""
 
 
 class LegalBasis(StrEnum):

@@ -88,6 +88,11 @@ class Home:
         return self.root / "models"
 
     @property
+    def artifacts(self) -> Path:
+        """Registry of artefacts, ``<name>/<version>/`` and ``<name>/live.json``: the gateway reads it."""
+        return self.root / "artifacts"
+
+    @property
     def serving(self) -> Path:
         """Which versions of registered models answer now, and where: what the gateway reads."""
         return self.state / "serving.json"
@@ -114,7 +119,7 @@ class Home:
         """
         folders = (
             *(self.root, self.secrets, self.authority, self.spool, self.lake, self.state),
-            *(self.audit, self.substrates, self.runs, self.models, self.logs),
+            *(self.audit, self.substrates, self.runs, self.models, self.artifacts, self.logs),
         )
         for folder in folders:
             try:

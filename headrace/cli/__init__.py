@@ -18,6 +18,7 @@ from headrace.app.context import AppContext
 from headrace.app.output import note
 from headrace.app.version import check_packages, headrace_version
 from headrace.cli import (
+    artifact,
     audit,
     config,
     consent,
@@ -89,6 +90,7 @@ for name, group in {
     "train": train.app,
     "schedule": schedule.app,
     "evolve": evolve.app,
+    "artifact": artifact.app,
 }.items():
     app.add_typer(group, name=name)
 
@@ -96,7 +98,7 @@ _PANELS = {
     "Begin": ("up", "env", "doctor", "demo", "config"),
     "Look": ("sql", "trajectory", "harness", "lineage", "feedback", "lake"),
     "Govern": ("policy", "consent", "quarantine", "quality", "erase", "reveal", "audit"),
-    "Learn": ("substrate", "credit", "train", "schedule", "evolve"),
+    "Learn": ("substrate", "credit", "train", "schedule", "evolve", "artifact"),
     "Run parts alone, and let clients in": (
         *("gateway", "govern", "serve", "sql-server", "tap", "keys"),
     ),

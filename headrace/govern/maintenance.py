@@ -22,6 +22,7 @@ from lakehouse.erasure.retention import Holds
 from lakehouse.lake import Lake
 from lakehouse.maintenance.harness_fill import fill_harnesses
 from lakehouse.maintenance.table_maintenance import TableMaintenance, maintain
+from train.registry.artifacts import ArtifactRegistry
 from train.runs import folders as run_folders
 from trajectory.child_process import ChildProcess, open_log
 from trajectory.files import replace_file
@@ -103,6 +104,7 @@ def swept(
     if due:
         report = expire(lake, progress=progress, holds=holds)
         sweep_near(home, lake)
+        ArtifactRegistry(home.artifacts, source=lake).sweep()
     elif not report.held:
         return None
     audit.append(

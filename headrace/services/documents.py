@@ -1,7 +1,7 @@
 """Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
 
 A bundle decides over rows; documents of the kinds that later rooms read (``Substrate``,
-``Schedule``, ``Recipe``, ``Evolution``, ``Prices``) may stand in the same folder, and are checked with it.
+``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``) may stand in the same folder, and are checked with it.
 """
 
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ def models() -> dict[str, type[BaseModel]]:
     from train.recipes.settings import Recipe
     from train.schedule import Schedule
     from train.substrate.spec import Substrate
+    from trajectory.artifact import Artifact
     from trajectory.prices import PriceTable
 
     later: dict[str, type[BaseModel]] = {
@@ -34,6 +35,7 @@ def models() -> dict[str, type[BaseModel]]:
         "Recipe": Recipe,
         "Evolution": Evolution,
         "Prices": PriceTable,
+        "Artifact": Artifact,
     }
     return {**KINDS, **{kind: later[kind] for kind in LATER_KINDS}}
 

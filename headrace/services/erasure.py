@@ -13,6 +13,7 @@ from headrace.services.consent import pseudonyms_of
 from headrace.services.holds import holds_of
 from headrace.services.quarantine import QuarantineErasure, drop_held
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
+from train.registry.artifacts import ArtifactRegistry
 from train.runs.folders import sweep as sweep_runs
 from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
@@ -72,6 +73,7 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
     def finish(report: RemovalReport) -> None:
         sweep_near(app.home, app.lake)
         sweep_runs(app.lake, app.home.runs)
+        forgotten = ArtifactRegistry(app.home.artifacts, source=app.lake).sweep()
         on_hold = _on_hold(people, report)
         keys = app.subject_keys.destroy([one for one in pseudonyms if one not in on_hold])
         _audit_end(app, request, report, quarantine, keys)
@@ -88,6 +90,8 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
                 "held_exchanges_under_legal_hold": quarantine.kept,
                 "sealed_captures": sealed_captures(app.settings, app.home),
                 "erasures_before": [*earlier],
+                "artifact_facts_removed": forgotten.facts,
+                "artifacts_changed": [*forgotten.versions],
             },
         )
         finished.append(Erasure(report, keys, quarantine, certificate))

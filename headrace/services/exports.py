@@ -19,7 +19,7 @@ from trajectory.imports import restored
 from trajectory.json_form import time_text
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
 
-PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "share")
+PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "evolve", "share")
 _PAGE = 200
 """Trajectories that are read together: each query opens a snapshot of every table."""
 _STEPS = """

@@ -33,6 +33,7 @@ CHANGES: dict[int, str] = {
     7: "signals: span_unit, span_start, span_end",
     8: "tables decisions and interventions; the view decisions is named agent_steps",
     9: "prices: source, up_to_input_tokens",
+    10: "table artifacts",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

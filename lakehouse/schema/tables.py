@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.schema.columns import CONTENT_TABLES, REGISTRY_TABLES, ColumnSpec
 
-LAKE_VERSION = 9
+LAKE_VERSION = 10
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"
@@ -132,6 +132,8 @@ _SPECS = (
     _spec("runs", "Training runs; the latest row of a run_id is its state",
           None, ("run_id", "recorded_at"), tenant=False),
     _spec("models", "Model versions and what their gates said; the latest row is the state",
+          None, ("name", "version", "recorded_at"), tenant=False),
+    _spec("artifacts", "Versions of artefacts and where they come from; the latest row is the state",
           None, ("name", "version", "recorded_at"), tenant=False),
     _spec("credits", "Step-level advantages, computed from rewards; appended, the latest holds",
           "recorded_at", ("trajectory_id", "position")),

@@ -34,6 +34,11 @@ SELECT * FROM models
 QUALIFY row_number() OVER (PARTITION BY name, version ORDER BY recorded_at DESC) = 1;
 COMMENT ON VIEW models_latest IS 'The present state of each model version';
 
+CREATE OR REPLACE VIEW artifacts_latest AS
+SELECT * FROM artifacts
+QUALIFY row_number() OVER (PARTITION BY name, version ORDER BY recorded_at DESC) = 1;
+COMMENT ON VIEW artifacts_latest IS 'The present state of each artefact version';
+
 -- Feedback about a span of an answer, and where the span lies in the answer as it is stored. Redaction
 -- put marks in place of what it found; the report says where, in the answer as it came. The span moves
 -- with the text between the marks. It has no place where one of its ends lies in what was redacted.

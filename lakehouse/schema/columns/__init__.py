@@ -12,6 +12,7 @@ from lakehouse.schema.columns.capture import (
 from lakehouse.schema.columns.column import ColumnSpec
 from lakehouse.schema.columns.decisions import EXCHANGES, GOVERNANCE, QUARANTINE
 from lakehouse.schema.columns.registries import (
+    ARTIFACTS,
     CONSENTS,
     CREDITS,
     DECISIONS,
@@ -48,6 +49,7 @@ REGISTRY_TABLES: dict[str, tuple[ColumnSpec, ...]] = {
     "substrate_items": SUBSTRATE_ITEMS,
     "runs": RUNS,
     "models": MODELS,
+    "artifacts": ARTIFACTS,
     "credits": CREDITS,
     "prices": PRICES,
     "harness_versions": HARNESS_VERSIONS,

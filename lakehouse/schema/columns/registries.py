@@ -8,6 +8,7 @@ from lakehouse.schema.columns.column import (
     STEP,
     TENANT,
     TEXT,
+    TEXTS,
     TIME,
     TRAJECTORY,
     content,
@@ -87,6 +88,24 @@ MODELS = (
     need("status", TEXT, "candidate, live, retired or refused"),
     content("gate", TEXT, "JSON: what the gate measured and said"),
     may("weights_hash", TEXT, "Hash of the weights"),
+    may("reason", TEXT, "Why the status changed"),
+    may("actor", TEXT, "Who changed the status"),
+)
+
+ARTIFACTS = (
+    need("name", TEXT, "Name of the artefact"),
+    need("version", TEXT, "Version of the artefact"),
+    need("recorded_at", TIME, "When this row was written; the latest one holds"),
+    need("surface", TEXT, "memory, skill, harness or tools"),
+    may("for_tenant", TEXT, "Whose calls it is for; null: everybody's"),
+    need("path", TEXT, "Where it is, relative to the home folder"),
+    need("status", TEXT, "candidate, live, canary or retired"),
+    need("content_hash", TEXT, "Hash of its content when it was registered"),
+    may("decision_id", TEXT, "The decision that it answers"),
+    need("proposer", TEXT, "Who or what proposed it"),
+    need("licence", TEXT, "Under which its text may be used"),
+    need("evidence", TEXTS, "Ids of the steps that it was drawn from"),
+    need("purposes", TEXTS, "Purposes that these steps had to allow"),
     may("reason", TEXT, "Why the status changed"),
     may("actor", TEXT, "Who changed the status"),
 )

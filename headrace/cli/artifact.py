@@ -1,0 +1,190 @@
+"""``headrace artifact``: facts, procedures, and edits of prompts and tools, version by version."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.app.context import AppContext
+from headrace.app.output import print_fields, print_json, print_rows, printable
+from headrace.cli.common import JsonOption, user_name
+from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
+
+app = typer.Typer(
+    help="Artefacts: facts, procedures, and edits of prompts and tools that routes give to agents.",
+    no_args_is_help=True,
+)
+
+
+def _names(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of an artefact."""
+    running = context.find_root().obj or AppContext(home_option=None, debug=False)
+    folder = running.home.artifacts
+    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+_WANTED = "NAME, or NAME@VERSION; without a version the live one, else the newest."
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="Name, as `headrace artifact list` shows it.", autocompletion=_names),
+]
+LabelArgument = Annotated[str, typer.Argument(help=_WANTED, autocompletion=_names)]
+VersionArgument = Annotated[
+    str, typer.Argument(help="Version, as `headrace artifact list` shows it.")
+]
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(help="YAML document of kind Artifact.", dir_okay=False, exists=True)
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Register a document as the next version of its name; it waits until it is promoted.
+
+    Each step of its evidence must exist and allow the purpose evolve.
+    """
+    from trajectory.artifact import Artifact
+    from trajectory.documents.document import load_document
+
+    added = registry(AppContext.of(context)).register(
+        load_document(Artifact, file), actor=user_name()
+    )
+    if as_json:
+        print_json(_told(added))
+        return
+    typer.echo(
+        f"{added.label} is registered; next: headrace artifact promote {added.name} {added.version}"
+    )
+
+
+@app.command("list")
+def list_artifacts(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the registered artefacts, oldest version first."""
+    artifacts = registry(AppContext.of(context))
+    rows = [
+        {
+            "artifact": one.name,
+            "version": one.version,
+            "surface": one.manifest["surface"],
+            "tenant": one.manifest["tenant"],
+            "status": one.status,
+            "proposer": one.manifest["proposer"],
+            "evidence": len(one.evidence),
+            "registered": one.manifest["registered_at"],
+        }
+        for name in artifacts.names()
+        for one in artifacts.versions(name)
+    ]
+    print_rows(rows, as_json=as_json, empty="no artefacts yet: `headrace artifact add FILE`")
+
+
+@app.command()
+def show(context: typer.Context, artifact: LabelArgument, as_json: JsonOption = False) -> None:
+    """Show one version: where it comes from, what became of it, and what it says."""
+    artifacts = registry(AppContext.of(context))
+    one = _find(artifacts, artifact)
+    history = [
+        {"at": entry.at, "action": entry.action, "actor": entry.actor, "reason": entry.reason}
+        for entry in artifacts.history(one.name)
+        if entry.version == one.version
+    ]
+    if as_json:
+        print_json({**_told(one), "history": history, "content": _content(one)})
+        return
+    print_fields(_told(one), as_json=False)
+    if history:
+        print_rows(history, as_json=False, title="history")
+    typer.echo(f"\n{printable(_text(one))}")
+
+
+@app.command()
+def diff(
+    context: typer.Context, old: LabelArgument, new: LabelArgument, as_json: JsonOption = False
+) -> None:
+    """Show what differs between two versions."""
+    artifacts = registry(AppContext.of(context))
+    before, after = _find(artifacts, old), _find(artifacts, new)
+    first, second = (_text(one).splitlines() for one in (before, after))
+    changes = list(difflib.unified_diff(first, second, before.label, after.label, lineterm="", n=2))
+    if as_json:
+        removed, added = (
+            [line[1:] for line in changes[2:] if line.startswith(sign)] for sign in "-+"
+        )
+        print_json({"old": before.label, "new": after.label, "removed": removed, "added": added})
+        return
+    for line in changes or ["no difference"]:
+        typer.echo(printable(line))
+
+
+@app.command()
+def promote(context: typer.Context, artifact: NameArgument, version: VersionArgument) -> None:
+    """Make a version live; refused where a step of its evidence may no longer be drawn from."""
+    promoted = registry(AppContext.of(context)).promote(artifact, version, actor=user_name())
+    typer.echo(f"{promoted.label} is live")
+
+
+@app.command()
+def rollback(
+    context: typer.Context,
+    artifact: NameArgument,
+    reason: Annotated[str, typer.Option(help="Reason; audited.")] = "rollback",
+) -> None:
+    """Make an earlier version live; skips versions that were drawn from withdrawn data."""
+    artifacts = registry(AppContext.of(context))
+    back = artifacts.rollback(artifact, actor=user_name(), reason=reason)
+    typer.echo(f"{back.label} is live ({artifacts.history(artifact)[-1].reason})")
+
+
+def registry(running: AppContext) -> "ArtifactRegistry":
+    """Return the registry of artefacts; every change of what is live goes to the audit log first."""
+    from train.registry.artifacts import ArtifactRegistry
+
+    audit = running.audit
+
+    def write_down(action: str, subject: str, detail: Mapping[str, Any]) -> None:
+        audit.append(actor=user_name(), action=action, subject=subject, detail=detail)
+
+    return ArtifactRegistry(running.home.create().artifacts, source=running.lake, audit=write_down)
+
+
+def _find(artifacts: "ArtifactRegistry", asked: str) -> "ArtifactVersion":
+    name, at, version = asked.partition("@")
+    if at:
+        return artifacts.get(name, version)
+    if name not in artifacts.names():
+        known = ", ".join(artifacts.names()) or "none"
+        raise ConfigurationError(f"no artefact {name!r}; there are: {known}")
+    return artifacts.live(name) or artifacts.versions(name)[-1]
+
+
+def _told(one: "ArtifactVersion") -> dict[str, Any]:
+    told = {name: value for name, value in one.manifest.items() if name != "provenance"}
+    return {
+        **told,
+        "status": one.status,
+        "evidence": one.evidence,
+        "subjects": one.subjects,
+    }
+
+
+def _content(one: "ArtifactVersion") -> dict[str, Any] | None:
+    content = one.content
+    return None if content is None else content.model_dump(mode="json", exclude_none=True)
+
+
+def _text(one: "ArtifactVersion") -> str:
+    import yaml
+
+    content = _content(one)
+    if content is None:
+        return "erased: all of it was drawn from an erased person's steps"
+    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)).rstrip()

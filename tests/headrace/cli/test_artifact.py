@@ -1,0 +1,127 @@
+"""``headrace artifact``: registered, looked at, promoted and taken back from the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets
+from headrace.cli import run
+from headrace.services.consent import pseudonyms_of
+from tests.train.lakes import PURPOSES, Session, lake_of
+
+DOCUMENT = """\
+apiVersion: headrace/v1
+kind: Artifact
+metadata: {{name: refunds, description: What clients ask of refunds.}}
+spec:
+  tenant: acme
+  proposer: jo
+  licence: CC0-1.0
+  memory:
+    facts:
+      - {{id: days, text: Refunds take {days} days., evidence: [t00000-1]}}
+      - {{id: cash, text: Cash is never refunded.}}
+"""
+PERSON = "jo.frame@corp-mail.com"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    made = Home(tmp_path / "home").create()
+    subject = pseudonyms_of(load_secrets(made.secrets, create=True), "acme", PERSON)[0]
+    lake_of(made.lake, Session(0, subject=subject, purposes=(*PURPOSES, "evolve")))
+    return made
+
+
+def written(tmp_path: Path, days: int = 3) -> str:
+    file = tmp_path / f"refunds-{days}.yaml"
+    file.write_text(DOCUMENT.format(days=days))
+    return str(file)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert run(["artifact", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_from_a_file_to_a_rollback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["policy", "check", written(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kinds"] == "Artifact"
+    assert run(["artifact", "add", written(tmp_path)]) == 0
+    assert "artifact promote refunds 0001" in capsys.readouterr().out
+    assert answer(capsys, "add", written(tmp_path, 5))["version"] == "0002"
+    for version in ("0001", "0002"):
+        assert run(["artifact", "promote", "refunds", version]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "refunds@0002 is live"
+    changed = answer(capsys, "diff", "refunds@0001", "refunds@0002")
+    assert [line.strip() for line in changed["removed"]] == ["text: Refunds take 3 days."]
+    assert [line.strip() for line in changed["added"]] == ["text: Refunds take 5 days."]
+    assert run(["artifact", "rollback", "refunds", "--reason", "it takes 3"]) == 0
+    capsys.readouterr()
+    rows = answer(capsys, "list")
+    assert [(row["version"], row["status"]) for row in rows] == [
+        ("0001", "live"),
+        ("0002", "retired"),
+    ]
+    shown = answer(capsys, "show", "refunds")
+    assert (shown["version"], shown["licence"], shown["evidence"]) == (
+        "0001",
+        "CC0-1.0",
+        ["t00000-1"],
+    )
+    assert [entry["action"] for entry in shown["history"]] == ["promote", "rollback"]
+    assert run(["audit", "list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [e["action"] for e in entries if e["action"].startswith("artifact.")] == [
+        *("artifact.add", "artifact.add"),
+        *("artifact.promote", "artifact.promote", "artifact.rollback"),
+    ]
+
+
+def test_errors_say_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(capsys, "list") == []
+    assert run(["artifact", "add", written(tmp_path)]) == 0
+    assert run(["artifact", "show", "refund"]) == 2
+    assert "no artefact 'refund'; there are: refunds" in capsys.readouterr().err
+    assert run(["artifact", "promote", "refunds", "0009"]) == 2
+    assert "there are 0001 (`headrace artifact list`)" in capsys.readouterr().err
+    assert run(["artifact", "rollback", "refunds"]) == 2
+    (tmp_path / "wrong.yaml").write_text(DOCUMENT.format(days=3).replace("tenant: acme", "x: 1"))
+    assert run(["artifact", "add", str(tmp_path / "wrong.yaml")]) == 2
+    assert "wrong.yaml:5" in capsys.readouterr().err
+
+
+def test_an_erasure_takes_the_persons_facts_and_its_certificate_says_so(
+    tmp_path: Path, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["artifact", "add", written(tmp_path)]) == 0
+    assert run(["artifact", "promote", "refunds", "0001"]) == 0
+    capsys.readouterr()
+    assert run(["erase", PERSON, "--tenant", "acme", "--yes", "--json"]) == 0
+    certificate = Path(json.loads(capsys.readouterr().out)["certificate"])
+    said = json.loads(certificate.read_text())["statement"]
+    assert said["artifact_facts_removed"] == 1
+    assert said["artifacts_changed"] == ["refunds@0001"]
+    shown = answer(capsys, "show", "refunds")
+    assert [fact["id"] for fact in shown["content"]["memory"]["facts"]] == ["cash"]
+    assert (shown["evidence"], shown["subjects"], shown["status"]) == ([], [], "live")
+    left = [path for path in home.artifacts.rglob("*") if path.is_file()]
+    assert not any(b"3 days" in path.read_bytes() for path in left)
+
+
+def test_names_complete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["artifact", "add", written(tmp_path)]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("_HEADRACE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "headrace artifact show re")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    with pytest.raises(SystemExit):
+        run([])
+    assert "refunds" in capsys.readouterr().out

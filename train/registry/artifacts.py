@@ -1,0 +1,267 @@
+"""Artefacts in versioned folders, moved, tried and taken back as models are.
+
+``artifacts/<name>/<version>/`` holds ``artifact.json``, the content as the gateway reads it, and
+``manifest.json`` with where each part of it comes from. Both stay as they are once they stand in
+their place; only an erasure takes out of them what was drawn from an erased person's steps.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from train.errors import StaleSubstrateError
+from train.registry.registry import AuditHook, RegisteredVersion, Registry
+from train.substrate.source import LearningSource
+from trajectory.artifact import Artifact, ArtifactSpec
+from trajectory.canonical import canonical_json, content_hash
+from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, read_file, replace_file
+
+PURPOSE = "evolve"
+"""What a step must allow before anything is drawn from it."""
+CONTENT = "artifact.json"
+_WHOLE = ""
+"""Stands in a manifest's provenance for the whole content; its other keys are ids of facts."""
+_ELIGIBLE = """
+WITH allowed AS (
+    SELECT step_id, trajectory_id FROM eligible_steps WHERE tenant_id = $tenant
+    AND list_contains(purposes, $purpose) AND step_id IN (SELECT unnest($steps::VARCHAR[]))
+), people AS (
+    SELECT trajectory_id, list_sort(list_distinct(flatten(list(subjects)))) AS subjects
+    FROM governance WHERE tenant_id = $tenant
+    AND trajectory_id IN (SELECT trajectory_id FROM allowed) GROUP BY trajectory_id
+)
+SELECT step_id, trajectory_id, coalesce(subjects, []) AS subjects
+FROM allowed LEFT JOIN people USING (trajectory_id)
+"""
+
+
+class ArtifactVersion(RegisteredVersion):
+    """One registered version of an artefact."""
+
+    __slots__ = ()
+
+    @property
+    def content(self) -> ArtifactSpec | None:
+        """What it says; None where an erasure took all of it."""
+        value = json.loads(read_file(self.path / CONTENT))
+        return None if value is None else ArtifactSpec.model_validate(value)
+
+    @property
+    def evidence(self) -> list[str]:
+        """Ids of the steps that it was drawn from."""
+        return _gathered(self.manifest, "steps")
+
+    @property
+    def subjects(self) -> list[str]:
+        """Keyed pseudonyms of the people whom these steps concern."""
+        return _gathered(self.manifest, "subjects")
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenParts:
+    """What was taken out of artefacts."""
+
+    facts: int
+    versions: tuple[str, ...]
+    """``name@version`` of all that were changed."""
+
+
+class ArtifactRegistry(Registry[ArtifactVersion]):
+    """The artefacts of one installation."""
+
+    kind = "artifact"
+    command = "headrace artifact list"
+
+    def __init__(
+        self, root: Path, *, source: LearningSource, audit: AuditHook | None = None
+    ) -> None:
+        super().__init__(root, audit=audit)
+        self._source = source
+
+    def register(self, document: Artifact, *, actor: str) -> ArtifactVersion:
+        """Register a document as the next version of its name.
+
+        Raises:
+            StaleSubstrateError: a step of its evidence may not be drawn from.
+            ConfigurationError: earlier versions are of another kind or another tenant's.
+        """
+        spec, name = document.spec, document.metadata.name
+        found = self._eligible(spec.tenant, spec.all_evidence)
+        if lost := len(spec.all_evidence - found.keys()):
+            raise StaleSubstrateError(
+                f"{name}: {lost} of {len(spec.all_evidence)} steps of its evidence may not be drawn "
+                f"from: the tenant has no such step, or it does not allow the purpose {PURPOSE} "
+                "(`headrace policy explain STEP`); leave them out, and what was drawn from them"
+            )
+        facts = () if spec.memory is None else spec.memory.facts
+        drawn = {_WHOLE: spec.evidence, **{fact.id: fact.evidence for fact in facts}}
+        content = spec.model_dump(mode="json", exclude_none=True)
+        manifest = {
+            "surface": spec.surface,
+            "tenant": spec.tenant,
+            "description": document.metadata.description,
+            "decision": spec.decision,
+            "proposer": spec.proposer,
+            "licence": spec.licence,
+            "purposes": [PURPOSE] if spec.all_evidence else [],
+            "provenance": {key: _origin(found, steps) for key, steps in drawn.items() if steps},
+            "content_hash": content_hash(content),
+        }
+
+        def fill(folder: Path, _manifest: Mapping[str, Any]) -> None:
+            folder.mkdir()
+            replace_file(folder / CONTENT, canonical_json(content), READABLE)
+
+        with self._changing(name, new=True):
+            self._require_same_kind(name, spec)
+            placed = self._place(name, manifest, fill)
+        if self._audit is not None:
+            detail = {"actor": actor, "surface": spec.surface, "tenant": spec.tenant}
+            self._audit("artifact.add", placed.label, detail)
+        return placed
+
+    def _require_same_kind(self, name: str, spec: ArtifactSpec) -> None:
+        """Refuse to let one name mean two things: a rollback must give back the same kind."""
+        for one in self.versions(name)[-1:]:
+            before = one.manifest["surface"], one.manifest["tenant"]
+            if before != (spec.surface, spec.tenant):
+                of = "everybody" if before[1] is None else f"tenant {before[1]}"
+                raise ConfigurationError(
+                    f"{one.label} is {before[0]} for {of}; give what is something else another name"
+                )
+
+    def _eligible(self, tenant: str | None, steps: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return those of the steps that may be drawn from, with trajectory and people."""
+        wanted = sorted(steps)
+        if not wanted:
+            return {}
+        rows = self._source.query(
+            _ELIGIBLE, parameters={"tenant": tenant, "purpose": PURPOSE, "steps": wanted}
+        ).to_pylist()
+        return {row["step_id"]: row for row in rows}
+
+    def sweep(self) -> ForgottenParts:
+        """Take out of every version what was drawn from steps that the lake holds no longer.
+
+        Facts go one by one; any other content goes as a whole, and such a version never serves
+        again. Erasure and the retention sweep end with this; done again it changes nothing.
+        """
+        facts, changed = 0, []
+        for name in self.names():
+            with self._changing(name):
+                for one in self.versions(name):
+                    going = self._lost_parts(one)
+                    if going:
+                        facts += self._take_out(one, going)
+                        changed.append(one.label)
+        return ForgottenParts(facts, tuple(changed))
+
+    def _lost_parts(self, one: ArtifactVersion) -> set[str]:
+        """Return the parts of a version with a step that is gone."""
+        steps = one.evidence
+        if not steps:
+            return set()
+        found = self._source.query(
+            "SELECT DISTINCT step_id FROM governance WHERE tenant_id = ? "
+            "AND step_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[one.manifest["tenant"], steps],
+        )
+        left = {*found["step_id"].to_pylist()}
+        return {
+            key
+            for key, part in one.manifest["provenance"].items()
+            if not left.issuperset(part["steps"])
+        }
+
+    def _take_out(self, one: ArtifactVersion, going: set[str]) -> int:
+        """Rewrite one version without some parts; return how many facts went. Content goes first."""
+        content = one.content
+        facts = () if content is None or content.memory is None else content.memory.facts
+        kept = tuple(fact for fact in facts if fact.id not in going and _WHOLE not in going)
+        if content is not None and content.memory is not None and kept:
+            memory = content.memory.model_copy(update={"facts": kept})
+            content = content.model_copy(update={"memory": memory})
+            value = content.model_dump(mode="json", exclude_none=True)
+        else:
+            value = None
+        replace_file(one.path / CONTENT, canonical_json(value), READABLE)
+        provenance = one.manifest["provenance"]
+        left = {} if value is None else {k: v for k, v in provenance.items() if k not in going}
+        erased = {"provenance": left, "erased_at": datetime.now(UTC).isoformat()}
+        replace_file(
+            one.path / "manifest.json", canonical_json({**one.manifest, **erased}), READABLE
+        )
+        fresh = self.get(one.name, one.version)
+        self._record(fresh, status=fresh.status, reason="erasure")
+        return len(facts) - len(kept)
+
+    def _made(
+        self, name: str, version: str, folder: Path, status: str, manifest: Mapping[str, Any]
+    ) -> ArtifactVersion:
+        return ArtifactVersion(name, version, folder, status, manifest)
+
+    def _servable(self, name: str, version: str) -> ArtifactVersion:
+        wanted = self.get(name, version)
+        stale = self._stale(wanted)
+        if stale is not None:
+            raise StaleSubstrateError(f"{stale}; register a version that does without")
+        return wanted
+
+    def _require_gate(self, wanted: ArtifactVersion, override: str | None) -> None:
+        """Ask for nothing: a person decides."""
+
+    def _stale(self, wanted: ArtifactVersion) -> str | None:
+        if wanted.content is None:
+            return f"{wanted.label} holds nothing any more: it was drawn from what was erased"
+        steps = wanted.evidence
+        if lost := len({*steps} - self._eligible(wanted.manifest["tenant"], steps).keys()):
+            return (
+                f"{wanted.label} was drawn from {lost} steps that may no longer be drawn from "
+                "(consent withdrawn, erased or expired)"
+            )
+        return None
+
+    def _record(
+        self,
+        one: ArtifactVersion,
+        *,
+        status: str,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        told = one.manifest
+        row = {
+            "name": one.name,
+            "version": one.version,
+            "recorded_at": datetime.now(UTC),
+            "surface": told["surface"],
+            "for_tenant": told["tenant"],
+            "path": f"artifacts/{one.name}/{one.version}",
+            "status": status,
+            "content_hash": told["content_hash"],
+            "decision_id": told["decision"],
+            "proposer": told["proposer"],
+            "licence": told["licence"],
+            "evidence": one.evidence,
+            "purposes": told["purposes"],
+            "reason": reason,
+            "actor": actor,
+        }
+        self._source.append_rows("artifacts", [row])
+
+
+def _origin(found: Mapping[str, Mapping[str, Any]], steps: Iterable[str]) -> dict[str, list[str]]:
+    """Return where one part comes from: steps, and the people in their trajectories."""
+    rows = [found[step] for step in sorted({*steps})]
+    return {
+        "steps": [row["step_id"] for row in rows],
+        "subjects": sorted({subject for row in rows for subject in row["subjects"]}),
+    }
+
+
+def _gathered(manifest: Mapping[str, Any], what: str) -> list[str]:
+    return sorted({each for part in manifest["provenance"].values() for each in part[what]})

@@ -26,10 +26,10 @@ from proxy.tokens import (
     AddedFields,
     StreamStripper,
     TokenCheck,
-    applies,
     ask,
     strip_json,
     stripping_stream,
+    token_dialect,
 )
 from proxy.upstream_request import rewrite_trailers
 from proxy.usage import UsageMeter, costs, is_estimable
@@ -225,7 +225,7 @@ class InFlight:
                 self._meter()
         if level is not None and services.recording is not None:
             self._record(services.recording, level, note)
-            if plan.tokens and level and self.capture is not None and plan.asks_tokens:
+            if plan.tokens and level and self.capture is not None:
                 self._prepare_to_ask()
         if self.admitted.served is not None:
             self.reads_whole = True
@@ -256,14 +256,15 @@ class InFlight:
         self.capture = capture
         self._level = level, note
 
-    def _asks(self) -> bool:
-        """Tell from the request's head whether token ids can be asked for in its body."""
+    def _asks(self) -> str | None:
+        """Return the dialect in whose body token ids are asked for now; told from the request's head."""
         lower = [(name.lower(), value) for name, value in self.fields]
-        return applies(self.method, self.path, lower)
+        dialect = token_dialect(self.method, self.path, lower)
+        return dialect if dialect is not None and self.plan.asks_tokens(dialect) else None
 
     def _prepare_to_ask(self) -> None:
         """Buffer a request to whose upstream token ids may be asked for."""
-        if self._asks():
+        if self._asks() is not None:
             self.reads_whole = True
             self._header(b"accept-encoding", b"identity")
 
@@ -281,8 +282,8 @@ class InFlight:
         """Return the body of a buffered request as it goes upstream."""
         self._read = True
         kept = body
-        if self.capture is not None and self.plan.asks_tokens and self._asks():
-            self.added = ask(body)
+        if self.capture is not None and self.plan.tokens and (dialect := self._asks()):
+            self.added = ask(body, dialect)
             if self.added is not None:
                 body = kept = self.added.body
         if self.admitted.served is not None:
@@ -446,8 +447,12 @@ class InFlight:
         services.counters.observe(time.monotonic() - self.started)
         if self.meter is not None:
             self._spend(self.meter)
-        if self.check is not None and outcome is ExchangeOutcome.COMPLETE:
-            self.plan.note_tokens(sound=self.check.sound)
+        if (
+            self.check is not None
+            and outcome is ExchangeOutcome.COMPLETE
+            and self.added is not None
+        ):
+            self.plan.note_tokens(self.added.dialect, sound=self.check.sound)
         if services.tracing is not None:
             self._trace(services.tracing, outcome)
         if capture is not None and not capture.ended:

@@ -13,6 +13,7 @@ from proxy.shared_counters import SharedCounters
 from proxy.spool import SpoolWriter
 from proxy.spool.expiry import expire
 from proxy.spool.keys import KeyRing
+from proxy.tokens import TOKEN_PATHS
 from trajectory.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
@@ -140,5 +141,9 @@ class Housekeeping:
                 found = await asyncio.to_thread(
                     probe, route, choice, upstream_ca=self._config.upstream_ca
                 )
-                if not found.gives_tokens and plans[route.name].asks_tokens:
-                    plans[route.name].lower()
+                plan = plans[route.name]
+                for dialect in found.token_dialects:
+                    plan.note_tokens(dialect, sound=True)
+                for dialect in TOKEN_PATHS:
+                    if dialect not in found.token_dialects and plan.asks_tokens(dialect):
+                        plan.lower(dialect)

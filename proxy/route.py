@@ -76,9 +76,10 @@ class PreparedRoute:
     """The route adds its own provider key."""
     serving: ServedModel | None = None
     """What answers where the route names a registered model; there are no targets then."""
-    _lowered_until: float = 0.0
-    _unsound: int = 0
-    """Answers in a row without the token ids that were asked for."""
+    _lowered_until: dict[str, float] = field(default_factory=dict)
+    """By dialect, until when token ids are not asked for."""
+    _unsound: dict[str, int] = field(default_factory=dict)
+    """By dialect, answers in a row without the token ids that were asked for."""
     _origins: dict[tuple[str, str, tuple[bytes, str, int], str], tuple[ClientIdentity, bytes]] = (
         field(default_factory=dict, repr=False)
     )
@@ -116,30 +117,31 @@ class PreparedRoute:
             serving=ServedModel(route, pins) if route.model else None,
         )
 
-    @property
-    def asks_tokens(self) -> bool:
-        """Whether token ids are asked for now; an engine that does not give them is left alone."""
-        return self.tokens and time.monotonic() >= self._lowered_until
+    def asks_tokens(self, dialect: str) -> bool:
+        """Tell whether token ids are asked for now; an engine that does not give them is left alone."""
+        return self.tokens and time.monotonic() >= self._lowered_until.get(dialect, 0.0)
 
     @property
     def level(self) -> str:
         """What a full capture of this route holds: ``tokens`` or ``text``."""
-        return "tokens" if self.asks_tokens else "text"
+        seen = {*self._unsound, *self._lowered_until} or {""}
+        return "tokens" if any(map(self.asks_tokens, seen)) else "text"
 
-    def note_tokens(self, *, sound: bool) -> None:
+    def note_tokens(self, dialect: str, *, sound: bool) -> None:
         """Note an answer; after three in a row that are not sound the level is lowered a while."""
-        self._unsound = 0 if sound else self._unsound + 1
-        if self._unsound >= _UNSOUND_ANSWERS:
-            self.lower()
+        self._unsound[dialect] = 0 if sound else self._unsound.get(dialect, 0) + 1
+        if self._unsound[dialect] >= _UNSOUND_ANSWERS:
+            self.lower(dialect)
 
-    def lower(self) -> None:
+    def lower(self, dialect: str) -> None:
         """Capture text only for ten minutes: better less than something guessed."""
-        self._unsound = 0
-        self._lowered_until = time.monotonic() + _LOWERED_SECONDS
+        self._unsound[dialect] = 0
+        self._lowered_until[dialect] = time.monotonic() + _LOWERED_SECONDS
         _log.warning(
-            "route %s: the upstream gives no token ids that fit its usage; capturing text for "
+            "route %s: the upstream gives no token ids that fit its usage; capturing text of %s for "
             "%d minutes (`headrace gateway probe %s` says more)",
             self.name,
+            dialect,
             _LOWERED_SECONDS // 60,
             self.name,
         )

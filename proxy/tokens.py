@@ -1,8 +1,10 @@
 """Token-level capture: ask an engine for exact token ids, and take the answer out again.
 
-For chat completions on routes with ``capture: tokens``. The request gets ``return_token_ids`` and
-``logprobs`` where the client sent neither; the spool keeps the engine's answer whole; the client
-gets it without what it did not ask for. What cannot be read passes as it is.
+On routes with ``capture: tokens``, for chat completions, completions, responses and messages. The request
+gets ``return_token_ids`` and ``logprobs`` where the client sent neither; the spool keeps the engine's
+answer whole; the client gets it without what it did not ask for. What cannot be read passes as it is.
+
+vLLM and SGLang know the fields in chat completions and completions, ``headrace serve`` in all four.
 """
 
 import json
@@ -10,7 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_PATH = b"/chat/completions"
+TOKEN_PATHS = {
+    "openai.chat": b"/chat/completions",
+    "openai.completions": b"/completions",
+    "openai.responses": b"/responses",
+    "anthropic.messages": b"/messages",
+}
+"""By dialect, how the paths of requests end that token ids can be asked for in; asked in this order."""
 MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
@@ -22,11 +30,16 @@ class AddedFields:
     """The request as it goes upstream."""
     token_ids: bool
     logprobs: bool
+    dialect: str = "openai.chat"
 
 
-def applies(method: bytes, path: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
-    """Tell from a request's head whether token capture can be asked for: plain JSON of known length."""
-    return path.partition(b"?")[0].endswith(_PATH) and plain_json(method, headers)
+def token_dialect(method: bytes, path: bytes, headers: list[tuple[bytes, bytes]]) -> str | None:
+    """Return the dialect of a request that token ids can be asked for in: plain JSON of known length."""
+    path = path.partition(b"?")[0]
+    found = next((name for name, end in TOKEN_PATHS.items() if path.endswith(end)), None)
+    if found is None or b"/threads/" in path:  # OpenAI's threads have messages too
+        return None
+    return found if plain_json(method, headers) else None
 
 
 def plain_json(method: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
@@ -43,7 +56,7 @@ def plain_json(method: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
     )
 
 
-def ask(body: bytes) -> AddedFields | None:
+def ask(body: bytes, dialect: str = "openai.chat") -> AddedFields | None:
     """Add what token capture needs to a request; None where nothing is to be added or understood."""
     try:
         value = json.loads(body)
@@ -51,16 +64,22 @@ def ask(body: bytes) -> AddedFields | None:
         return None
     if not isinstance(value, dict) or value.get("n") not in (None, 1):
         return None
+    prompts = value.get("prompt") if dialect == "openai.completions" else None
+    if isinstance(prompts, list) and not all(isinstance(one, int) for one in prompts):
+        return None  # several prompts have several answers
     token_ids = not value.get("return_token_ids")
-    logprobs = not value.get("logprobs")
+    plain = dialect != "openai.completions"  # there a number says how many others are told
+    logprobs = not value.get("logprobs") if plain else value.get("logprobs") is None
     if not token_ids and not logprobs:
         return None
     if token_ids:
         value["return_token_ids"] = True
-    if logprobs:
+    if logprobs and plain:
         value["logprobs"] = True
         value["top_logprobs"] = 0
-    return AddedFields(_dump(value), token_ids, logprobs)
+    elif logprobs:
+        value["logprobs"] = 0
+    return AddedFields(_dump(value), token_ids, logprobs, dialect)
 
 
 def _dump(value: object) -> bytes:
@@ -83,27 +102,44 @@ class TokenCheck:
         """Look at a response, or at a chunk of one."""
         if not isinstance(value, dict):
             return
-        prompt = value.get("prompt_token_ids")
-        if isinstance(prompt, list):
-            self._prompt = len(prompt)
-        choices = value.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            ids = choice.get("token_ids") if isinstance(choice, dict) else None
+        for holder in (*_answers(value), *_choices(value)):
+            prompt, ids = holder.get("prompt_token_ids"), holder.get("token_ids")
+            if isinstance(prompt, list):
+                self._prompt = len(prompt)
             if isinstance(ids, list):
                 self._completion += len(ids)
-        if isinstance(value.get("usage"), dict):
-            self._usage = value["usage"]
+            usage = holder.get("usage")
+            if isinstance(usage, dict):
+                self._usage.update({k: v for k, v in usage.items() if v is not None})
 
     @property
     def sound(self) -> bool:
         """Whether there are ids, and as many as were counted where anything was."""
-        counted = self._usage.get("prompt_tokens"), self._usage.get("completion_tokens")
+        usage = self._usage
+        given = usage.get("prompt_tokens", usage.get("input_tokens"))
+        made = usage.get("completion_tokens", usage.get("output_tokens"))
+        if isinstance(given, int):  # Anthropic counts apart what a cache had
+            given += sum(int(usage.get(name) or 0) for name in _CACHED)
         return (
             self._prompt > 0
             and self._completion > 0
-            and counted[0] in (None, self._prompt)
-            and counted[1] in (None, self._completion)
+            and given in (None, self._prompt)
+            and made in (None, self._completion)
         )
+
+
+_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def _answers(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what has an answer's own fields: the value, and what an event of a stream holds."""
+    inner = (value.get("response"), value.get("message"))
+    return [value, *(one for one in inner if isinstance(one, dict))]
+
+
+def _choices(value: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = value.get("choices")
+    return [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
 
 
 def strip_json(body: bytes, asked: AddedFields, check: TokenCheck | None = None) -> bytes:
@@ -122,16 +158,20 @@ def _strip(value: Any, asked: AddedFields) -> bool:
     if not isinstance(value, dict):
         return False
     changed = False
-    choices = value.get("choices")
-    holders = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+    answers, choices = _answers(value), _choices(value)
     if asked.token_ids:
-        changed |= value.pop("prompt_token_ids", None) is not None
-        for choice in holders:
-            changed |= choice.pop("token_ids", None) is not None
+        for holder in (*answers, *choices):
+            changed |= holder.pop("prompt_token_ids", None) is not None
+            changed |= holder.pop("token_ids", None) is not None
     if asked.logprobs:
-        for choice in holders:
+        for choice in choices:
             if choice.get("logprobs") is not None:
                 choice["logprobs"] = None
+                changed = True
+        for answer in answers:
+            # Events of responses have lists of that name, whoever asks; what was added is an object.
+            if isinstance(answer.get("logprobs"), dict):
+                del answer["logprobs"]
                 changed = True
     return changed
 

@@ -58,7 +58,7 @@ BEHAVIOURS = {
     "lakehouse/sql_server": "test_flight_sql_messages",
     "practice": "test_live",
     "proxy": "test_fault_matrix test_faults test_forward test_garbage test_hostile test_http2 "
-    "test_identity test_mcp test_memory test_refusing_disk test_routes test_sending test_transparent test_workers",
+    "test_identity test_mcp test_memory test_refusing_disk test_routes test_sending test_token_dialects test_transparent test_workers",
     "proxy/mitm": "test_strangers test_tunnels",
     "train": "test_accelerator test_chat_templates test_floors test_gate_errors test_loading "
     "test_package test_registry_races test_trl_formats test_volatile_prompts",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.tokens import AddedFields, StreamStripper, applies, ask, strip_json
+from proxy.tokens import AddedFields, StreamStripper, ask, strip_json, token_dialect
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 
@@ -92,14 +92,20 @@ def test_what_is_not_understood_passes() -> None:
     assert ask(b"not json") is None
     assert ask(b'{"n": 2}') is None
     assert ask(b'{"logprobs": true, "return_token_ids": true}') is None
+    assert ask(b'{"prompt": ["a", "b"]}', "openai.completions") is None
+    assert ask(b'{"logprobs": 0, "return_token_ids": true}', "openai.completions") is None
     assert strip_json(b"nope", BOTH) == b"nope"
     plain = b'{"choices": [ ]}'
     assert strip_json(plain, BOTH) is plain
     json_head = [(b"content-type", b"application/json"), (b"content-length", b"2")]
-    assert applies(b"POST", b"/v1/chat/completions?x=1", json_head)
-    assert not applies(b"GET", b"/v1/chat/completions", json_head)
-    assert not applies(b"POST", b"/v1/models", json_head)
-    assert not applies(b"POST", b"/v1/chat/completions", json_head[:1])
+    ends = {b"/v1/chat/completions?x=1": "openai.chat", b"/v1/completions": "openai.completions"}
+    ends |= {b"/v1/responses": "openai.responses", b"/v1/messages": "anthropic.messages"}
+    for path, dialect in ends.items():
+        assert token_dialect(b"POST", path, json_head) == dialect
+    assert not token_dialect(b"POST", b"/v1/threads/t/messages", json_head)
+    assert not token_dialect(b"GET", b"/v1/chat/completions", json_head)
+    assert not token_dialect(b"POST", b"/v1/models", json_head)
+    assert not token_dialect(b"POST", b"/v1/chat/completions", json_head[:1])
 
 
 LINES = st.sampled_from(

@@ -53,7 +53,7 @@ from trajectory.message import (
 
 _SAMPLING = names(
     "max_tokens temperature top_p top_k stop_sequences thinking tool_choice service_tier"
-    " output_config effort"
+    " output_config effort return_token_ids logprobs top_logprobs"
 )
 _REQUEST_READ = _SAMPLING | names("messages system tools model stream metadata anthropic_version")
 _RESPONSE_READ = names(

@@ -53,7 +53,7 @@ from trajectory.message import (
 
 _SAMPLING = names(
     "temperature top_p max_output_tokens max_tool_calls reasoning text tool_choice top_logprobs"
-    " parallel_tool_calls truncation service_tier seed include"
+    " parallel_tool_calls truncation service_tier seed include return_token_ids logprobs"
 )
 _REQUEST_READ = _SAMPLING | names(
     "input instructions tools model stream user previous_response_id conversation"

@@ -40,8 +40,11 @@ def replacing(path: Path, mode: int = OWNER_ONLY, *, lasting: bool = True) -> It
             if lasting:
                 os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename, error.filename2 = str(path), None  # the name that the caller knows
         raise
     if lasting:
         sync_folder(path.parent)

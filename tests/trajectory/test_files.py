@@ -66,3 +66,19 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, kind: str) -> None:
             path.mkdir()
     with pytest.raises(OSError, match="no file"):
         read_file(path)
+
+
+def test_an_error_names_the_file_that_was_to_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "nosuch" / "a", tmp_path / "file" / "a", tmp_path / "folder"):
+        with pytest.raises(OSError, match=path.name) as caught:
+            replace_file(path, b"text")
+        assert (caught.value.filename, caught.value.filename2) == (str(path), None)
+
+
+def test_an_error_of_another_file_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "out"):
+        (tmp_path / "other").read_bytes()
+    assert Path(caught.value.filename) == tmp_path / "other"
+    assert not any(tmp_path.iterdir())

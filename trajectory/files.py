@@ -32,7 +32,11 @@ def replacing(path: Path, mode: int = OWNER_ONLY, *, lasting: bool = True) -> It
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.{os.getpid()}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except OSError as error:
+            error.filename = str(path)  # the name that the caller knows
+            raise
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)  # whatever the umask is
             yield file
@@ -153,8 +157,8 @@ def sync_files(paths: Iterable[Path]) -> None:
 def make_folders(folder: Path, mode: int = 0o777) -> None:
     """Make a folder and those above it that are missing; their names last through a power cut."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True, mode=mode)
-    for one in missing:
+    for one in reversed(missing):
+        one.mkdir(mode=mode, exist_ok=True)
         _sync(one.parent)
 
 

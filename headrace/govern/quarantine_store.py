@@ -72,7 +72,7 @@ class QuarantineStore:
             plain = self._seal.decrypt(
                 data[:_NONCE_BYTES], data[_NONCE_BYTES:], exchange_id.encode()
             )
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # the latter where it is shorter than any
             raise IntegrityError(
                 f"held exchange {exchange_id} does not open: it was changed, or the master key was."
             ) from None

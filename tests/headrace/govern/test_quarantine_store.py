@@ -1,0 +1,28 @@
+"""Held exchanges: what does not open is told of, and ends nothing."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.govern.quarantine_store import QuarantineStore
+from tests.headrace.installations import chat
+from trajectory.errors import IntegrityError
+
+KEY = b"q" * 32
+
+
+@pytest.mark.parametrize("left", [0, 5, 12, 40])
+def test_a_file_that_was_cut_off_expires_like_the_others(tmp_path: Path, left: int) -> None:
+    store = QuarantineStore(tmp_path, KEY)
+    kept = chat(1, [{"role": "user", "content": "hello"}])
+    store.keep([kept])
+    assert store.read(kept.exchange_id) == kept
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:left])
+    with pytest.raises(IntegrityError, match="does not open"):
+        store.read(kept.exchange_id)
+    assert store.opened(kept.exchange_id) is None
+    later = datetime.now(UTC) + timedelta(days=15)
+    assert store.expire(14, later, is_held=lambda one: one is not None) == 1
+    assert not [*tmp_path.iterdir()]

@@ -22,7 +22,7 @@ from typing import Protocol
 from governance.records import AuditRecord
 from trajectory.canonical import JsonValue, content_hash
 from trajectory.errors import IntegrityError, RetryableError
-from trajectory.files import replace_file, sync_folder
+from trajectory.files import make_folders, replace_file, sync_folder
 
 _BLOCK = 65536
 GENESIS = "b2:" + "0" * 40
@@ -105,7 +105,7 @@ class AuditLog:
             IntegrityError: the last entry of the log is not intact.
             RetryableError: the disk is full or refuses; the log is as it was.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(self._path.parent, mode=0o700)
         with self._alone() as file:
             torn = self._cut_back(file)
             head, noted = self._last(file), self._noted()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import LONGEST_TENANT, NO_TENANT, ClientIdentity, has_folder
-from trajectory.files import locked, read_file, replace_file
+from trajectory.files import locked, make_folders, read_file, replace_file
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -372,13 +372,13 @@ class KeyRegistry:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Keep other writers of this file waiting, in whatever process they are."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(self._path.parent, mode=0o700)
         with locked(self._path.with_suffix(".lock"), wait=True):
             yield
 
     def _write(self) -> None:
         """Replace the file as a whole, readable by the owner only."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(self._path.parent, mode=0o700)
         rows = [asdict(key) for key in self._keys.values()]
         replace_file(self._path, json.dumps({"version": 1, "keys": rows}, indent=1).encode())
         self._read()

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from headrace.app.home import Home
 from trajectory.errors import ConfigurationError
+from trajectory.files import make_folders
 
 if TYPE_CHECKING:
     from governance.redact.subject_keys import FileSubjectKeys
@@ -67,7 +68,7 @@ def load_secrets(folder: Path, *, create: bool = False) -> Secrets:
 
 
 def _write_new(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(path.parent, mode=0o700)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -98,7 +99,7 @@ def subject_keys_of(home: Home, secrets: Secrets) -> "FileSubjectKeys":
 def serving_key(home: Home) -> Path:
     """Return the file that holds the key; it is made where it is missing."""
     path = home.secrets / "serving.key"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(path.parent, mode=0o700)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -337,6 +337,24 @@ def test_wrong_sql_and_unknown_formats_are_usage_errors(
     assert "jsonl" in complaint(capsys, "sql", "select 1", "--format", "xml", code=2)
 
 
+@pytest.mark.parametrize("made", [False, True], ids=["a home that is not there", "one made before"])
+def test_what_a_first_command_makes_is_its_owners(
+    capsys: pytest.CaptureFixture[str], home: Path, made: bool
+) -> None:
+    before = os.umask(0o022)
+    try:
+        if made:
+            home.mkdir(0o755)
+        printed(capsys, "consent", "grant", "maria@example.org", "--tenant", "acme")
+    finally:
+        os.umask(before)
+    seen = [home.parent] if not made else [home]
+    while seen:  # what others get to
+        for path in seen.pop().iterdir():
+            assert not path.stat().st_mode & 0o077 or path.is_symlink(), path.name
+            seen += [path] if path.is_dir() and path.stat().st_mode & 0o001 else []
+
+
 def test_consent_is_recorded_under_a_pseudonym(
     capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:

@@ -37,6 +37,8 @@ _ANSWERED = re.compile(
     r"/v1/(?:chat/completions|responses|completions|messages)|/api/(?:chat|generate)"
     r"|/v1(?:beta)?/models/[^/:]+:(?:g|streamG)enerateContent"
 )
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key")
+"""Beside ``authorization``, where the clients of Anthropic and Google put their key."""
 _COUNTED = {"/count_tokens": "", "/input_tokens": "", ":countTokens": ":generateContent"}
 """How paths of token counts end, and the path of the request whose tokens are counted."""
 _ELSEWHERE = (
@@ -140,9 +142,6 @@ class ModelServer:
         ]
         if not any(known):
             raise _RequestError(401, "invalid_api_key", "the key of this server is needed")
-
-
-_KEY_HEADERS = ("x-api-key", "x-goog-api-key")
 
 
 class PreviousResponses:

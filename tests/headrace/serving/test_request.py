@@ -130,6 +130,14 @@ def test_what_is_not_done_here_is_refused_by_name(
         read(path, {**_BODIES[path], **settings})
 
 
+def test_the_version_that_the_gateway_chose_answers() -> None:
+    """It writes that into the body, also where the client named another model in the path."""
+    path = "/v1beta/models/gemini-pro:generateContent"
+    assert read(path, _BODIES["/v1beta/models/m@1:generateContent"]).model == "gemini-pro"
+    sent = {**_BODIES["/v1beta/models/m@1:generateContent"], "model": "shop@0001"}
+    assert read(path, sent).model == "shop@0001"
+
+
 def test_prompts_without_a_template_stay_as_they_are() -> None:
     assert read("/v1/completions", {"prompt": ["hi"]}).raw == "hi"
     assert read("/v1/completions", {"prompt": [1, 2]}).raw == (1, 2)

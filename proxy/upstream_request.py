@@ -77,6 +77,10 @@ class RewrittenHeaders(NamedTuple):
     """With Headrace's own headers, credentials not yet replaced."""
 
 
+_KNOWN_NAMES = 64
+"""Longer sets of names are looked at each time: heads may hold thousands, and others each time."""
+
+
 @lru_cache(1024)
 def _special(names: tuple[bytes, ...], given: bytes) -> dict[int, bytes]:
     """Return where, among headers of these names, what is rewritten may stand, in lower case.
@@ -115,7 +119,8 @@ def rewrite_headers(
     own: list[tuple[bytes, bytes]] = []
     placed, hosted = credential is None, host is None
     given = b"" if credential is None else credential[0].lower()
-    special = _special(tuple([name for name, _ in fields]), given)
+    look = _special if len(fields) <= _KNOWN_NAMES else _special.__wrapped__
+    special = look(tuple([name for name, _ in fields]), given)
     for at, field in enumerate(fields):
         name, value = field
         lower = special.get(at)

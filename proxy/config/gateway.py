@@ -104,7 +104,7 @@ class GatewayConfig(ConfigModel):
     certificate_key: Path | None = None
     """Its private key, which only the gateway's user and group may read."""
     listener: Literal["plain", "mitmproxy"] = "plain"
-    """What serves the base-URL port: ``plain`` takes a quarter of the CPU and is stricter about
+    """What serves the base-URL port: ``plain`` takes a sixth of the CPU and is stricter about
     HTTP/1. It hands connections with HTTP/2 or WebSocket on to mitmproxy, and with TLS too unless
     there is a ``certificate``."""
     forward_host: str = "127.0.0.1"

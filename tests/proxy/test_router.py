@@ -1,5 +1,7 @@
 """Routing: prefixes, hosts, sessions in URLs, and headers that go no further."""
 
+import tracemalloc
+
 import pytest
 
 from proxy.config import GatewayConfig
@@ -86,3 +88,21 @@ def test_headers_keep_order_and_case_and_lose_what_is_ours() -> None:
         (b"X-Headrace-Session", b"s"),
         (b"x-headrace-url-session", b"u"),
     )
+
+
+def test_heads_of_thousands_of_names_leave_nothing_in_memory() -> None:
+    """Sets of names are remembered, but a client could send others each time."""
+
+    def rewrite(turn: int) -> None:
+        fields = tuple([(b"x-%d-%d" % (turn, number), b"") for number in range(2000)])
+        rewritten = rewrite_headers(fields, host=None, key_header=None, credential=None)
+        assert rewritten.sent == fields
+
+    rewrite(0)
+    tracemalloc.start()
+    try:
+        for turn in range(1, 31):
+            rewrite(turn)
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()

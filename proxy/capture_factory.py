@@ -19,33 +19,62 @@ class CaptureFactory:
         self.recorder = recorder
         self.fingerprints = fingerprints
 
-    def begin(self, admitted: AdmittedRequest, method: bytes, level: Level, note: str) -> Capture:
-        """Return what records this exchange; nothing is written yet."""
+    def begin(
+        self,
+        admitted: AdmittedRequest,
+        method: bytes,
+        level: Level,
+        note: str,
+        artifacts: tuple[str, ...] = (),
+    ) -> Capture:
+        """Return what records this exchange; nothing is written yet.
+
+        Args:
+            admitted: the request.
+            method: of the request.
+            level: how much is recorded.
+            note: why that is not everything.
+            artifacts: what was added to the request.
+        """
         capture = Capture(
-            self.recorder, partial(self._head, admitted, method), level, note, admitted.plan
+            self.recorder,
+            partial(self._head, admitted, method, artifacts),
+            level,
+            note,
+            admitted.plan,
         )
         if admitted.plan.mandatory:
             capture.prepare()
         return capture
 
     def _head(
-        self, admitted: AdmittedRequest, method: bytes, exchange: bytes, started_at: float
+        self,
+        admitted: AdmittedRequest,
+        method: bytes,
+        artifacts: tuple[str, ...],
+        exchange: bytes,
+        started_at: float,
     ) -> bytes:
         """Return the record of a request's head; one that repeats another differs in few values."""
         standing = admitted.standing
-        if standing is None:
-            return self._whole_head(admitted, method, exchange, started_at)
+        if standing is None or artifacts:
+            return self._whole_head(admitted, method, artifacts, exchange, started_at)
         if standing.recorded is None:
             marks = [VALUE_MARK] * len(standing.kept_at)
             kept = with_values(admitted.rewritten.kept, standing.kept_at, marks)
             marked = admitted._replace(rewritten=RewrittenHeaders((), kept))
-            whole = self._whole_head(marked, method, exchange, started_at)
+            whole = self._whole_head(marked, method, (), exchange, started_at)
             standing.recorded = HeadTemplate(whole[records.BEGIN_BYTES :])
         rest = standing.recorded.fill(admitted.values)
         return records.repeated_head(exchange, started_at, rest)
 
     def _whole_head(
-        self, admitted: AdmittedRequest, method: bytes, exchange: bytes, started_at: float
+        self,
+        admitted: AdmittedRequest,
+        method: bytes,
+        artifacts: tuple[str, ...],
+        exchange: bytes,
+        started_at: float,
     ) -> bytes:
         """Return the record of a request's head, credentials replaced."""
         path, _, query = admitted.path.partition(b"?")
@@ -53,7 +82,9 @@ class CaptureFactory:
         return records.request_head(
             exchange,
             started_at,
-            origin=admitted.plan.origin(admitted.client, admitted.mode, admitted.origin, served),
+            origin=admitted.plan.origin(
+                admitted.client, admitted.mode, admitted.origin, served, artifacts
+            ),
             method=method,
             path=path,
             query=self.fingerprints.query(query) if query else b"",

@@ -82,6 +82,8 @@ class Counters:
     """Calls of limited keys that a limit could not count, by reason."""
     served: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Calls by route and registered version that they were given to."""
+    artifacts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """By route, artefact and outcome: applied, missing, malformed, over_cap, slow, unreadable."""
     shadows: Counter[str] = field(default_factory=Counter)
     """Copies of calls for another version, by what came of them."""
     webhooks: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 
 from proxy.admission import AdmissionControl, AdmittedRequest, RequestRefusal
+from proxy.artifacts.bodies import ModelBody
 from proxy.capture import Capture
 from proxy.capture_factory import CaptureFactory
 from proxy.counters import Counters
 from proxy.credentials import RawFields
 from proxy.heads import content_length, value_of, with_header
-from proxy.limits import Budgets
+from proxy.limits import Budgets, session_of
 from proxy.model_versions import with_model
 from proxy.responses import LocalReply, Reason, answer
 from proxy.route import Level
@@ -119,7 +120,9 @@ class InFlight:
     """
 
     __slots__ = (
+        "_artifacts",
         "_connected",
+        "_dialect",
         "_kept",
         "_level",
         "_listener",
@@ -181,6 +184,10 @@ class InFlight:
         self._kept: bytes | None = None
         self._level: tuple[Level, str] | None = None
         self._set: dict[bytes, bytes] = {}
+        self._dialect: type[ModelBody] | None = None
+        """How its body is written, where artefacts may be added."""
+        self._artifacts: tuple[str, ...] = ()
+        """What was added to it."""
         self._connected = False
         self._read = False
 
@@ -227,6 +234,11 @@ class InFlight:
             self._record(services.recording, level, note)
             if plan.tokens and level and self.capture is not None:
                 self._prepare_to_ask()
+        if plan.artifacts is not None:
+            self._dialect = plan.artifacts.takes(
+                self.method, self.path, self.fields, services.counters
+            )
+            self.reads_whole = self.reads_whole or self._dialect is not None
         if self.admitted.served is not None:
             self.reads_whole = True
             services.counters.served[plan.name, self.admitted.served.label] += 1
@@ -247,7 +259,7 @@ class InFlight:
     def _record(self, recording: CaptureFactory, level: Level, note: str) -> None:
         self.capture = None
         try:
-            capture = recording.begin(self.admitted, self.method, level, note)
+            capture = recording.begin(self.admitted, self.method, level, note, self._artifacts)
         except Exception as error:
             recording.recorder.fault(error)
             if self.plan.mandatory:
@@ -286,12 +298,38 @@ class InFlight:
             self.added = ask(body, dialect)
             if self.added is not None:
                 body = kept = self.added.body
+        if self._dialect is not None:
+            body = self._with_artifacts(self._dialect, body)
         if self.admitted.served is not None:
             body = with_model(body, self.admitted.served.label)
         if body is not kept or self.added is not None:
             self._header(b"content-length", b"%d" % len(body))
         self._kept = kept
         return body
+
+    def _with_artifacts(self, dialect: type[ModelBody], body: bytes) -> bytes:
+        """Return the body with what artefacts add; whatever fails, it goes on as it is."""
+        admitted, services = self.admitted, self._services
+        assert self.plan.artifacts is not None  # noqa: S101 - for the type checker
+        agent = value_of(admitted.asked, b"x-headrace-agent")
+        try:
+            applied = self.plan.artifacts.apply(
+                dialect,
+                body,
+                tenant=admitted.client.tenant_id,
+                agent=None if agent is None else agent.decode("latin-1").strip(),
+                session=session_of(admitted.asked, admitted.session),
+                counters=services.counters,
+            )
+        except Exception as error:  # noqa: BLE001 - the call goes on whatever an artefact does
+            services.fault("artefact", error)
+            return body
+        if applied is None:
+            return body
+        self._artifacts = applied.labels
+        if self._level is not None and services.recording is not None:
+            self._record(services.recording, *self._level)  # nothing of it was written yet
+        return applied.body
 
     def connected(self, body: bytes = b"") -> None:
         """Record the request that is about to be sent; one that streams is recorded as it passes."""

@@ -91,6 +91,7 @@ class Housekeeping:
         """Read and write files, which may be slow; tell whether the spool has another key."""
         self._router.refresh_credentials()
         self._router.publication.refresh()
+        self._router.shelf.refresh()
         self._counters.serving = self._router.publication.versions()
         if self._ledger.dirty:
             self._ledger.flush()

@@ -64,6 +64,7 @@ class _Metrics:
         serving = {(*place, version): 1 for place, version in counters.serving.items()}
         yield _gauge("serving", ["model", "place", "version"], serving)
         yield _counter("served", ["route", "version"], counters.served)
+        yield _counter("artifacts", ["route", "artifact", "outcome"], counters.artifacts)
         yield _counter("webhooks", ["webhook", "outcome"], counters.webhooks)
         for name, label in _BY_WORD.items():
             counted: Mapping[str, int] = getattr(counters, name)

@@ -131,7 +131,7 @@ class ServedModel:
             canary is not None
             and stick is not None
             and self._canary
-            and _lot(stick, canary.label) < self._canary
+            and lot(stick, canary.label) < self._canary
             and canary.target.shunned_until <= time.monotonic()
         ):
             return canary
@@ -162,7 +162,7 @@ def _prepared(
     return Version(found.label, Target.of(choice))
 
 
-def _lot(stick: bytes, label: str) -> float:
+def lot(stick: bytes, label: str) -> float:
     """Return a session's lot, between 0 and 1; each trial draws anew."""
     digest = blake2b(stick, digest_size=8, key=label.encode()[:64]).digest()
     return int.from_bytes(digest) / 2**64

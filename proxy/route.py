@@ -9,6 +9,7 @@ from hashlib import blake2b
 from math import log
 from typing import NamedTuple, Protocol
 
+from proxy.artifacts.shelf import RouteArtifacts, Shelf
 from proxy.config import Route, Upstream
 from proxy.model_versions import ServedModel
 from proxy.pins import Pins
@@ -48,6 +49,8 @@ class UnroutedTerms(NamedTuple):
 JOURNAL = UnroutedTerms()
 
 
+type _OriginKey = tuple[str, str, tuple[bytes, str, int], str, tuple[str, ...]]
+
 _log = logging.getLogger(__name__)
 _UNSOUND_ANSWERS = 3
 _LOWERED_SECONDS = 600
@@ -74,23 +77,28 @@ class PreparedRoute:
     """Its upstreams begin below their root, and clients must stay there."""
     keyed: bool = False
     """The route adds its own provider key."""
+    artifacts: RouteArtifacts | None = None
+    """What is added to its model requests."""
     serving: ServedModel | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: dict[str, float] = field(default_factory=dict)
     """By dialect, until when token ids are not asked for."""
     _unsound: dict[str, int] = field(default_factory=dict)
     """By dialect, answers in a row without the token ids that were asked for."""
-    _origins: dict[tuple[str, str, tuple[bytes, str, int], str], tuple[ClientIdentity, bytes]] = (
-        field(default_factory=dict, repr=False)
+    _origins: dict[_OriginKey, tuple[ClientIdentity, bytes]] = field(
+        default_factory=dict, repr=False
     )
 
     @classmethod
-    def of(cls, route: Route, pins: Pins | None = None) -> "PreparedRoute":
+    def of(
+        cls, route: Route, pins: Pins | None = None, shelf: Shelf | None = None
+    ) -> "PreparedRoute":
         """Prepare a route; its credentials are read now.
 
         Args:
             route: its settings.
             pins: where it keeps which version answers a trajectory.
+            shelf: the artefacts that are live.
 
         Raises:
             ConfigurationError: a credential's source is missing or empty.
@@ -115,6 +123,7 @@ class PreparedRoute:
             or any(Upstream.parse(choice.url).path for choice in route.choices),
             keyed=any(source is not None for source in sources),
             serving=ServedModel(route, pins) if route.model else None,
+            artifacts=RouteArtifacts(route, shelf) if route.evolve and shelf else None,
         )
 
     def asks_tokens(self, dialect: str) -> bool:
@@ -167,10 +176,15 @@ class PreparedRoute:
         return max(able, key=lambda target: target.weight, default=None)
 
     def origin(
-        self, client: ClientIdentity, mode: str, upstream: tuple[bytes, str, int], served: str = ""
+        self,
+        client: ClientIdentity,
+        mode: str,
+        upstream: tuple[bytes, str, int],
+        served: str = "",
+        artifacts: tuple[str, ...] = (),
     ) -> bytes:
         """Return the packed origin of an exchange, made once for each client, mode and version."""
-        key = (client.key_id, mode, upstream, served)
+        key = (client.key_id, mode, upstream, served, artifacts)
         known = self._origins.get(key)
         if known is not None and known[0] is client:
             return known[1]
@@ -179,7 +193,12 @@ class PreparedRoute:
         scheme, host, port = upstream
         origin = f"{scheme.decode()}://{host}:{port}"
         packed = records.pack_origin(
-            client, route=self.name, mode=mode, upstream=origin, served=served
+            client,
+            route=self.name,
+            mode=mode,
+            upstream=origin,
+            served=served,
+            artifacts=artifacts,
         )
         self._origins[key] = (client, packed)
         return packed

@@ -3,6 +3,7 @@
 import logging
 import time
 
+from proxy.artifacts.shelf import Shelf
 from proxy.config import GatewayConfig
 from proxy.model_versions import Publication
 from proxy.paths import lies_below
@@ -24,7 +25,9 @@ class Router:
 
     def __init__(self, config: GatewayConfig) -> None:
         self.pins = Pins(config.serving.with_name(FILE_NAME))
-        plans = [PreparedRoute.of(route, self.pins) for route in config.routes]
+        named = {name for route in config.routes if route.evolve for name in route.evolve.artifacts}
+        self.shelf = Shelf(config.artifacts, named)
+        plans = [PreparedRoute.of(route, self.pins, self.shelf) for route in config.routes]
         self.plans = sorted(plans, key=lambda plan: -len(plan.prefix))
         self._hosts: dict[Address, list[tuple[PreparedRoute, Target]]] = {}
         for plan in plans:

@@ -31,7 +31,6 @@ ALONE: dict[str, str] = {
     "governance.redact.splice": "one algorithm: findings that overlap, tested alone",
     "governance.redact.json_text": "one kind of text",
     "governance.trial.build": "what a trial needs; governance.trial.run runs it",
-    "trajectory.json_patch": "RFC 6902, tested alone against its own examples",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",
     "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
 }

@@ -115,6 +115,8 @@ class Exchange:
     """The registered version that the gateway chose, ``name@version``; empty where it chose none."""
     shadow_of: str = ""
     """The exchange whose request was copied to another model here; nobody saw this answer."""
+    artifacts: tuple[str, ...] = ()
+    """What the gateway added to the request, ``name@version``; ``=id+id`` behind it names shown facts."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

@@ -122,6 +122,8 @@ class Step:
     """The agent's harness, whatever its version: the agent's own name, or one of its lineage."""
     harness_version: int | None = None
     """Number of the harness among those of this name, by first sight within tenant and application."""
+    artifacts: tuple[str, ...] | None = None
+    """What the gateway added to the request, ``name@version``; None where nothing was."""
     ext: str = "{}"
     """JSON of fields that the protocol does not know, redacted."""
     schema_version: int = SCHEMA_VERSION

@@ -219,6 +219,7 @@ def _step(
         session_hint=placed.session_hint,
         group_id=placed.group_id,
         agent_role=fields.agent or fields.acts_as,
+        artifacts=tuple(each.partition("=")[0] for each in exchange.artifacts) or None,
         ext=_json(_ext(placed, clean)),
     )
 
@@ -228,6 +229,9 @@ def _ext(placed: PlacedCall, clean: CleanCall) -> JsonValue:
     ext = clean.fields.ext
     if clean.fields.tool_server and isinstance(ext, dict):
         ext = {**ext, "tool_server": clean.fields.tool_server}
+    shown = [each.partition("=") for each in placed.call.exchange.artifacts if "=" in each]
+    if shown and isinstance(ext, dict):
+        ext = {**ext, "artifact_facts": {label: [*facts.split("+")] for label, _, facts in shown}}
     if placed.side_effect is not None and isinstance(ext, dict):
         ext = {**ext, "side_effect": placed.side_effect}
     return ext

@@ -70,6 +70,7 @@ def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
         "authority": _inside(home.authority, gateway.authority, Path("ca")),
         "keys": _inside(home.client_keys, gateway.keys, Path("keys.json")),
         "serving": _inside(home.serving, gateway.serving, Path("serving.json")),
+        "artifacts": _inside(home.artifacts, gateway.artifacts, Path("artifacts")),
         "limits": _inside(home.root / "limits.sqlite", gateway.limits, Path("limits.sqlite")),
         "spool": gateway.spool.model_copy(
             update={

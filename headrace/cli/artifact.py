@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,14 @@ from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
+    from trajectory.artifact import SkillContent
+
+
+class ExportFormat(StrEnum):
+    """What is written."""
+
+    SKILLS = "skills"
+
 
 app = typer.Typer(
     help="Artefacts: facts, procedures, and edits of prompts and tools that routes give to agents.",
@@ -142,6 +151,75 @@ def rollback(
     artifacts = registry(AppContext.of(context))
     back = artifacts.rollback(artifact, actor=user_name(), reason=reason)
     typer.echo(f"{back.label} is live ({artifacts.history(artifact)[-1].reason})")
+
+
+@app.command("try")
+def try_out(context: typer.Context, artifact: NameArgument, version: VersionArgument) -> None:
+    """Give a version to the routes' share of sessions (evolve.canary), beside the live one."""
+    tried = registry(AppContext.of(context)).try_out(artifact, version, "canary", actor=user_name())
+    typer.echo(f"{tried.label} is on trial as canary")
+
+
+@app.command("end-trial")
+def end_trial(
+    context: typer.Context,
+    artifact: NameArgument,
+    reason: Annotated[str, typer.Option(help="Reason; audited.")] = "trial ended",
+) -> None:
+    """End the trial of a version; the live version goes on."""
+    tried = registry(AppContext.of(context)).end_trial(
+        artifact, "canary", actor=user_name(), reason=reason
+    )
+    typer.echo(f"{tried} is no longer on trial")
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Folder to write into.", file_okay=False)],
+    artifacts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names; by default every skill that is live.", autocompletion=_names),
+    ] = None,
+    form: Annotated[
+        ExportFormat,
+        typer.Option("--format", help="skills: a folder with SKILL.md for each skill."),
+    ] = ExportFormat.SKILLS,
+    as_json: JsonOption = False,
+) -> None:
+    """Write live skills as folders with a SKILL.md, for agents that read them from disk."""
+    from trajectory.files import READABLE, replace_file
+
+    _ = form  # there is one
+    known = registry(AppContext.of(context))
+    rows = []
+    for name in artifacts or known.names():
+        live = known.live(name) if name in known.names() else None
+        content = None if live is None else live.content
+        if live is None or content is None or content.skill is None:
+            if artifacts:
+                raise ConfigurationError(f"{name!r} is no live skill (`headrace artifact list`)")
+            continue
+        home = folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        replace_file(home / "SKILL.md", _skill_text(live, content.skill).encode(), READABLE)
+        rows.append({"skill": live.label, "file": str(home / "SKILL.md")})
+    print_rows(rows, as_json=as_json, empty="no skill is live: `headrace artifact list`")
+
+
+def _skill_text(one: "ArtifactVersion", skill: "SkillContent") -> str:
+    """Return a SKILL.md: what the skill is for and when it fits, and the procedure."""
+    import yaml
+
+    about = one.manifest["description"] or skill.title
+    head = {
+        "name": one.name,
+        "description": f"{about} Use when: {', '.join(skill.trigger.phrases)}."[:1024],
+        "license": one.manifest["licence"],
+        "metadata": {"headrace": one.label},
+    }
+    front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=10_000)
+    return f"---\n{front}---\n\n# {skill.title}\n\n{skill.procedure.rstrip()}\n"
 
 
 def registry(running: AppContext) -> "ArtifactRegistry":

@@ -34,6 +34,7 @@ CHANGES: dict[int, str] = {
     8: "tables decisions and interventions; the view decisions is named agent_steps",
     9: "prices: source, up_to_input_tokens",
     10: "table artifacts",
+    11: "steps: artifacts",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

@@ -146,6 +146,8 @@ class GatewayConfig(ConfigModel):
     money; without it the table that Headrace ships."""
     serving: Path = Path("serving.json")
     """Where the app publishes which versions of registered models answer, for routes with a model."""
+    artifacts: Path = Path("artifacts")
+    """The registry of artefacts, for routes with ``evolve``."""
     capture: bool = True
     """Off: pass everything, keep nothing."""
     spool: SpoolConfig = SpoolConfig()

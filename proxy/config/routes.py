@@ -1,6 +1,7 @@
 """Routes of the base-URL gateway, their upstreams, and where their secrets come from."""
 
 import os
+import re
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trajectory.dialects.operations import operation
+from trajectory.documents.document import NAME_PATTERN
 from trajectory.errors import ConfigurationError
 from trajectory.files import read_file
 
@@ -162,6 +164,29 @@ class ToolOperation(ConfigModel):
         return self
 
 
+class RouteEvolution(ConfigModel):
+    """Artefacts that a route applies to model requests."""
+
+    artifacts: tuple[str, ...] = Field(min_length=1, max_length=50)
+    """Names in the registry; their live versions are applied, in this order."""
+    tokens: int = Field(default=1000, ge=1, le=100_000)
+    """Tokens that all of them add to one request at most; three bytes count as one."""
+    canary: float = Field(default=0.0, ge=0, le=1)
+    """Share of the sessions that get the version on trial as canary (``headrace artifact try``)."""
+    milliseconds: float = Field(default=20.0, gt=0, le=1000)
+    """CPU time that they may take for one request; beyond it the request goes on unchanged."""
+
+    @field_validator("artifacts")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(NAME_PATTERN, name):
+                raise ValueError(f"{name!r} is no name of an artefact")
+        if len({*value}) < len(value):
+            raise ValueError("an artefact is named twice")
+        return value
+
+
 class Route(ConfigModel):
     """A path prefix of the base-URL gateway, and the upstream that it leads to."""
 
@@ -207,6 +232,8 @@ class Route(ConfigModel):
     """OpenAPI document (JSON or YAML) whose operations are added."""
     session_calls: bool = False
     """Answer ``rl/start_session``, ``rl/set_reward`` and ``rl/end_session`` of AReaL's clients here."""
+    evolve: RouteEvolution | None = None
+    """Artefacts (facts, procedures, edits of prompts and tools) that are added to model requests."""
     step_header: bool = False
     """Add ``x-headrace-step`` to responses; feedback can name it as ``step_id``."""
 
@@ -252,6 +279,18 @@ class Route(ConfigModel):
             raise ValueError("canary and shadow belong to a route with a model")
         if not self.model and self.pin != "none":
             raise ValueError("pin belongs to a route with a model")
+        if self.evolve is not None:
+            if self.kind != "model":
+                raise ValueError("evolve belongs to a route with kind: model")
+            if self.capture == "tokens":
+                raise ValueError(
+                    "evolve and capture: tokens exclude each other: the ids of a prompt would hold "
+                    "what was added"
+                )
+            if self.shadow:
+                raise ValueError(
+                    "evolve and shadow exclude each other: copies would lack artefacts"
+                )
         if self.model and self.kind != "model":
             raise ValueError("a route with a model has kind: model")
         return self

@@ -243,6 +243,7 @@ class ClientCall:
             self._ground.run(self._ask_endpoint(body))
         elif live.reads_whole and self._upstream is None:
             self._unsent = [live.request_whole(b"".join(self._unsent or ()))]
+            self._capture = live.capture
             self._connect()
         elif self._unsent is None:
             live.request_read()

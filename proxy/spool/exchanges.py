@@ -49,6 +49,7 @@ def exchange_records(exchange: Exchange) -> list[tuple[int, bytes]]:
         upstream=exchange.upstream,
         served=exchange.served,
         shadow_of=exchange.shadow_of,
+        artifacts=exchange.artifacts,
     )
     head = request_head(
         name,
@@ -141,14 +142,16 @@ class _Origin:
     upstream: str
     served: str
     shadow_of: str
+    artifacts: tuple[str, ...]
 
 
 @lru_cache(maxsize=1024)
 def _origin(packed: bytes) -> _Origin:
     tenant, app, environment, key_id, purposes, route, mode, upstream, *rest = json.loads(packed)
     client = ClientIdentity(tenant, app, environment, key_id, tuple(purposes))
-    served, shadow_of = rest or ("", "")
-    return _Origin(client, route, mode, upstream, served, shadow_of)
+    served, shadow_of, *added = rest or ("", "")
+    artifacts = tuple(added[0]) if added else ()
+    return _Origin(client, route, mode, upstream, served, shadow_of, artifacts)
 
 
 @dataclass(slots=True)
@@ -225,6 +228,7 @@ class OpenExchange:
             capture_note=note or ("" if self.whole else "records-missing"),
             served=origin.served,
             shadow_of=origin.shadow_of,
+            artifacts=origin.artifacts,
         )
 
     def _response(self) -> tuple[datetime | None, HttpResponse | None]:

@@ -81,6 +81,7 @@ def pack_origin(
     upstream: str,
     served: str = "",
     shadow_of: str = "",
+    artifacts: Sequence[str] = (),
 ) -> bytes:
     """Return the part of a request head that is the same for one key, route, mode and version."""
     return json.dumps(
@@ -93,7 +94,8 @@ def pack_origin(
             route,
             mode,
             upstream,
-            *((served, shadow_of) if served else ()),
+            *((served, shadow_of) if served or artifacts else ()),
+            *((list(artifacts),) if artifacts else ()),
         ]
     ).encode()
 

@@ -129,6 +129,11 @@ STEPS = (
         "The harness whatever its version: the agent's own name, or one of its lineage",
     ),
     may("harness_version", INT, "Its number within this name, by first sight per tenant and app"),
+    may(
+        "artifacts",
+        TEXTS,
+        "Artefacts that the gateway added to the request, name@version; null where none were",
+    ),
     content("ext", TEXT, "JSON of fields that the protocol does not know, redacted"),
     need("schema_version", INT, "Version of the stored protocol"),
 )

@@ -1,7 +1,11 @@
 """The state of a step is what it was shown since the model last spoke."""
 
+import json
+from dataclasses import replace
+
 from governance.identifiers import Namer
 from governance.passes.drafts import state_hash
+from tests.governance.factories import assembly, call, governor, placed, user
 from trajectory.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
 NAMER = Namer(b"k" * 32)
@@ -45,3 +49,16 @@ def test_what_a_tool_said_and_whether_it_failed_make_the_state() -> None:
 def test_tenants_do_not_share_states_and_nothing_shown_is_no_state() -> None:
     assert state_hash(NAMER, "other", [QUESTION]) != named(QUESTION)
     assert named(QUESTION, asked("a")) is None
+
+
+def test_a_step_says_what_the_gateway_added_to_its_request() -> None:
+    one = call(1, context=(user("hi"),))
+    added = ("style@0001", "facts@0002=days+cash")
+    given = replace(one, exchange=replace(one.exchange, artifacts=added))
+    with_them, without = (
+        governor().judge(assembly(placed(each))).steps[0] for each in (given, one)
+    )
+    assert with_them.artifacts == ("style@0001", "facts@0002")
+    assert json.loads(with_them.ext)["artifact_facts"] == {"facts@0002": ["days", "cash"]}
+    assert without.artifacts is None
+    assert "artifact_facts" not in without.ext

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
@@ -112,6 +113,61 @@ def test_an_erasure_takes_the_persons_facts_and_its_certificate_says_so(
     assert (shown["evidence"], shown["subjects"], shown["status"]) == ([], [], "live")
     left = [path for path in home.artifacts.rglob("*") if path.is_file()]
     assert not any(b"3 days" in path.read_bytes() for path in left)
+
+
+SKILL = """\
+apiVersion: headrace/v1
+kind: Artifact
+metadata: {name: paying-back, description: "Pays money back: safely."}
+spec:
+  proposer: jo
+  licence: CC0-1.0
+  skill:
+    title: Paying back
+    trigger: {phrases: [money back, refund]}
+    procedure: |
+      1. Ask for the order's number.
+      2. Confirm the amount.
+"""
+
+
+def test_live_skills_are_exported_as_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "skill.yaml").write_text(SKILL)
+    for file in (written(tmp_path), str(tmp_path / "skill.yaml")):
+        assert run(["artifact", "add", file]) == 0
+    capsys.readouterr()
+    assert answer(capsys, "export", "--format", "skills", str(tmp_path / "out")) == []
+    assert run(["artifact", "export", str(tmp_path / "out"), "paying-back"]) == 2
+    assert "no live skill" in capsys.readouterr().err
+    for name in ("refunds", "paying-back"):
+        assert run(["artifact", "promote", name, "0001"]) == 0
+    capsys.readouterr()
+    (row,) = answer(capsys, "export", str(tmp_path / "out"))
+    assert row["skill"] == "paying-back@0001"
+    _, front, body = (tmp_path / "out" / "paying-back" / "SKILL.md").read_text().split("---\n")
+    assert yaml.safe_load(front) == {
+        "name": "paying-back",
+        "description": "Pays money back: safely. Use when: money back, refund.",
+        "license": "CC0-1.0",
+        "metadata": {"headrace": "paying-back@0001"},
+    }
+    assert body.strip().splitlines()[-1] == "2. Confirm the amount."
+
+
+def test_a_trial_begins_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for days in (3, 5):
+        assert run(["artifact", "add", written(tmp_path, days)]) == 0
+    assert run(["artifact", "try", "refunds", "0002"]) == 2
+    assert "promote one first" in capsys.readouterr().err
+    assert run(["artifact", "promote", "refunds", "0001"]) == 0
+    assert run(["artifact", "try", "refunds", "0002"]) == 0
+    capsys.readouterr()
+    assert [row["status"] for row in answer(capsys, "list")] == ["live", "canary"]
+    assert run(["artifact", "end-trial", "refunds", "--reason", "slower"]) == 0
+    capsys.readouterr()
+    assert next(row["status"] for row in answer(capsys, "list")) == "live"
 
 
 def test_names_complete(

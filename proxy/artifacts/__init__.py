@@ -1,0 +1,1 @@
+"""Artefacts at the gateway: what live versions add to model requests."""

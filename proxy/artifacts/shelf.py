@@ -1,0 +1,210 @@
+"""The artefacts of a gateway's routes: which versions are live, and their way into requests.
+
+The registry's folder is read again whenever it changes, so promotion, rollback and erasure need no
+restart. Whatever fails, the request goes on as its client wrote it, and the failure is counted.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from proxy.artifacts.blocks import MalformedArtifactError, NoRoomError, PreparedArtifact
+from proxy.artifacts.bodies import BODIES, ModelBody
+from proxy.config import Route
+from proxy.counters import Counters
+from proxy.credentials import RawFields
+from proxy.model_versions import lot
+from proxy.tokens import plain_json
+from trajectory.artifact import ArtifactSpec
+from trajectory.files import read_file
+
+_PLACES = ("live", "canary")
+_log = logging.getLogger(__name__)
+
+type Problem = str
+"""missing | malformed"""
+type Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Shelf:
+    """The artefacts that routes name, as the registry's folder has them."""
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        """Read them now."""
+        self._folder = folder
+        self._found: dict[str, tuple[Stamp, dict[str, PreparedArtifact | Problem]]] = {
+            name: ((), {}) for name in names
+        }
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what has changed; called in another thread."""
+        for name, (seen, before) in list(self._found.items()):
+            home = self._folder / name
+            versions = _versions(home)
+            stamp = _stamp([home / "live.json", *(_content(home, v) for v in versions.values())])
+            if stamp == seen and before:
+                continue
+            found = {place: _prepared(home, version) for place, version in versions.items()}
+            self._found[name] = stamp, found or {"live": "missing"}
+            told = {place: _named(one) for place, one in self._found[name][1].items()}
+            _log.info("artefact %s: %s", name, told)
+
+    def choose(self, name: str, session: bytes | None, share: float) -> PreparedArtifact | Problem:
+        """Return the version for a session: of a canary a share of them is given."""
+        places = self._found[name][1]
+        canary = places.get("canary")
+        if (
+            isinstance(canary, PreparedArtifact)
+            and session is not None
+            and lot(session, canary.label) < share
+        ):
+            return canary
+        return places["live"]
+
+
+def _versions(home: Path) -> dict[str, str]:
+    """Return which versions a pointer names; what it cannot be read as names one that is none."""
+    try:
+        value = json.loads(read_file(home / "live.json"))
+        named = {"live": value["version"], **(value.get("trials") or {})}
+        return {place: str(named[place]) for place in _PLACES if named.get(place)}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return {"live": ""}
+
+
+def _content(home: Path, version: str) -> Path:
+    return home / version / "artifact.json"
+
+
+def _stamp(files: Iterable[Path]) -> Stamp:
+    stats = []
+    for file in files:
+        try:
+            stat = file.stat()
+            stats.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
+        except OSError:
+            stats.append((0, 0, 0))
+    return tuple(stats)
+
+
+def _prepared(home: Path, version: str) -> PreparedArtifact | Problem:
+    if not version or Path(version).name != version:
+        return "malformed"
+    try:
+        value = json.loads(read_file(_content(home, version)))
+        if value is None:  # an erasure took all of it
+            return "missing"
+        return PreparedArtifact(f"{home.name}@{version}", ArtifactSpec.model_validate(value))
+    except FileNotFoundError:
+        return "missing"
+    except Exception as error:  # noqa: BLE001 - whatever it holds, calls go on without it
+        _log.error("artefact %s@%s: %s", home.name, version, type(error).__name__)
+        return "malformed"
+
+
+def _named(one: PreparedArtifact | Problem) -> str:
+    return one if isinstance(one, str) else one.label
+
+
+class AppliedArtifacts(NamedTuple):
+    """A request with what artefacts add to it."""
+
+    body: bytes
+    labels: tuple[str, ...]
+    """``name@version``, with ``=id+id`` behind it where facts were shown."""
+
+
+class RouteArtifacts:
+    """The artefacts of one route."""
+
+    __slots__ = ("_budget", "_canary", "_names", "_route", "_shelf", "_tokens")
+
+    def __init__(self, route: Route, shelf: Shelf) -> None:
+        assert route.evolve is not None  # noqa: S101 - for the type checker
+        self._route = route.name
+        self._shelf = shelf
+        self._names = route.evolve.artifacts
+        self._tokens = route.evolve.tokens
+        self._canary = route.evolve.canary
+        self._budget = route.evolve.milliseconds / 1000
+
+    def takes(
+        self, method: bytes, path: bytes, fields: RawFields, counters: Counters
+    ) -> type[ModelBody] | None:
+        """Return how a request's body is written, where it is a model request that can be read."""
+        if method != b"POST":
+            return None
+        bare = path.partition(b"?")[0]
+        for body in BODIES:
+            if bare.endswith(body.path):
+                lower = [(name.lower(), value) for name, value in fields]
+                if plain_json(method, lower):
+                    return body
+                self._count(counters, "-", "unreadable")
+        return None
+
+    def apply(
+        self,
+        body: type[ModelBody],
+        data: bytes,
+        *,
+        tenant: str,
+        agent: str | None,
+        session: bytes | None,
+        counters: Counters,
+    ) -> AppliedArtifacts | None:
+        """Return a request as it goes upstream; None where it goes as its client wrote it."""
+        began = time.thread_time()
+        chosen = [self._shelf.choose(name, session, self._canary) for name in self._names]
+        able = []
+        for name, one in zip(self._names, chosen, strict=True):
+            if isinstance(one, str):
+                self._count(counters, name, one)
+            elif one.tenant in (None, tenant):
+                able.append((name, one))
+        if not able:
+            return None
+        try:
+            value = json.loads(data)
+            request = body(value)
+            request.said()
+            _ = request.system
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            self._count(counters, "-", "unreadable")
+            return None
+        room, labels, applied = self._tokens, [], []
+        for name, one in able:
+            try:
+                added = one.apply(request, agent, room)
+            except NoRoomError:
+                self._count(counters, name, "over_cap")
+                continue
+            except (MalformedArtifactError, ValueError):
+                self._count(counters, name, "malformed")
+                continue
+            if time.thread_time() - began > self._budget:
+                self._count(counters, name, "slow")
+                return None
+            if added is not None:
+                room -= added.tokens
+                labels.append("=".join([one.label, "+".join(added.facts)]).rstrip("="))
+                applied.append(name)
+        if not labels:
+            return None
+        try:
+            sent = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+        except (ValueError, RecursionError):
+            self._count(counters, "-", "unreadable")
+            return None
+        for name in applied:
+            self._count(counters, name, "applied")
+        return AppliedArtifacts(sent, tuple(labels))
+
+    def _count(self, counters: Counters, name: str, outcome: str) -> None:
+        counters.artifacts[self._route, name, outcome] += 1

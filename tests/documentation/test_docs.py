@@ -16,6 +16,8 @@ from lakehouse.schema.tables import TABLES
 from train.recipes.settings import RECIPES, load_recipe
 from train.schedule import load_schedule
 from train.substrate.spec import load_substrate
+from trajectory.artifact import Artifact
+from trajectory.documents.document import load_document
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "policies" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -113,6 +115,8 @@ def test_documents_load(page: str, document: dict[str, object], tmp_path: Path) 
         load_recipe(file)
     elif kind == "Schedule":
         load_schedule(file)
+    elif kind == "Artifact":
+        load_document(Artifact, file)
     elif kind == "PolicyTest":
         assert document["cases"], page
     else:

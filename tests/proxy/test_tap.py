@@ -104,9 +104,34 @@ def test_answers_come_in_any_order_and_both_sides_may_ask(run: Recording) -> Non
         "two",
         {"content": "second"},
     )
-    assert asked.ext == {"method": "sampling/createMessage", "origin": "server"}
+    assert asked.ext == {"event": "sampling"}
+    assert asked.dispatch is not None
+    assert (asked.dispatch.name, asked.dispatch.result) == (
+        "sampling/createMessage",
+        {"role": "assistant"},
+    )
     assert one.dispatch is not None
     assert (one.dispatch.name, one.error) == ("one", "-32000: no")
+
+
+def test_what_a_server_asks_a_person_is_a_step(run: Recording) -> None:
+    question = {"message": "Which size?", "requestedSchema": {"type": "object"}}
+    run.server(id=4, method="elicitation/create", params={**question, "_meta": {"a": 1}})
+    run.client(id=4, result={"action": "accept", "content": {"size": "L"}})
+    run.server(id=5, method="elicitation/create", params=question)
+    run.client(id=5, error={"code": -32601, "message": "nobody is here"})
+    run.server(id=6, method="roots/list")
+    run.client(id=6, result={"roots": []})
+    asked, refused, roots = run.calls()
+    assert (asked.kind, asked.ext) == (CallKind.TOOL, {"event": "approval"})
+    assert asked.dispatch is not None
+    assert (asked.dispatch.name, asked.dispatch.arguments) == ("elicitation/create", question)
+    assert asked.dispatch.result == {"action": "accept", "content": {"size": "L"}}
+    assert (refused.error, refused.dispatch and refused.dispatch.is_error) == (
+        "-32601: nobody is here",
+        True,
+    )
+    assert (roots.kind, roots.ext["origin"]) == (CallKind.CONTROL, "server")
 
 
 def test_what_is_no_json_is_kept_as_opaque(run: Recording) -> None:

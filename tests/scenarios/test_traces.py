@@ -139,6 +139,47 @@ def test_an_instrumented_agent_ends_in_the_lake_without_a_proxy(gateway: Gateway
     assert counts == {"stored": 6, "control": 2}
 
 
+def test_what_a_program_does_beside_its_tools_is_an_event_in_the_lake(tmp_path: Path) -> None:
+    events = {
+        "RETRIEVER": ("retrieval", {"retrieval.documents.0.document.content": f"By {PERSON}"}),
+        "RERANKER": ("retrieval", {"reranker.output_documents.0.document.id": "d1"}),
+        "GUARDRAIL": ("guardrail", {"output.value": '{"passed": true}'}),
+        "EVALUATOR": ("evaluator", {"output.value": '{"score": 0.5}'}),
+    }
+    with GatewayProcess(tmp_path) as running:
+        exporter = OTLPSpanExporter(
+            endpoint=f"{running.url}/v1/traces", headers={"authorization": f"Bearer {running.key}"}
+        )
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+        tracer = provider.get_tracer("agent")
+        with tracer.start_as_current_span("work"):
+            for kind, (_, said) in events.items():
+                with tracer.start_as_current_span(f"{kind} lamps") as span:
+                    span.set_attributes({"openinference.span.kind": kind, "session.id": "s"})
+                    span.set_attributes({"input.value": "lamps", **said})
+            with tracer.start_as_current_span("remember") as span:
+                span.set_attribute("gen_ai.operation.name", "update_memory")
+                span.set_attribute("gen_ai.tool.name", "notes")
+        provider.shutdown()
+        carried = pipeline(running.home, spool_key=SPOOL_KEY)
+        while carried.run_batch() is not None:
+            pass
+    steps = carried.lake.query(
+        "select ext ->> 'event' as event, * from steps order by started_at, step_index"
+    ).to_pylist()
+    assert [step["event"] for step in steps] == [*(event for event, _ in events.values()), "memory"]
+    assert {step["kind"] for step in steps} == {"tool"}
+    assert len({step["trajectory_id"] for step in steps}) == 1
+    found, ranked, guarded, judged, kept = steps
+    assert [step["tool_calls"][0]["name"] for step in (found, kept)] == ["RETRIEVER lamps", "notes"]
+    assert found["tool_calls"][0]["arguments"] == '"lamps"'
+    told = [json.loads(step["tool_results"][0]["content"]) for step in (ranked, guarded, judged)]
+    assert told == [[{"document": {"id": "d1"}}], {"passed": True}, {"score": 0.5}]
+    assert "By <EMAIL_ADDRESS_" in found["tool_results"][0]["content"]
+    assert PERSON not in json.dumps(steps, default=str)
+
+
 def test_json_and_a_repeated_export_are_stored_once(gateway: GatewayProcess) -> None:
     span = {
         "traceId": "5b8efff798038103d269b633813fc60c",

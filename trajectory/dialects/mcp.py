@@ -44,7 +44,10 @@ from trajectory.dialects.wire import (
 from trajectory.exchange import Exchange
 
 _CALL, _RESULT = "tools/call", "tasks/result"
-_ASKED = "elicitation/create"
+_ASKED = {"elicitation/create": "approval", "sampling/createMessage": "sampling"}
+"""Methods by which a server asks its client, and the event that the answer is."""
+_EVENTS = {"resources/read": "retrieval", "prompts/get": "prompt"}
+"""Methods by which a client reads, and the event that each is."""
 _STEPS = {
     _CALL: names("name arguments"),
     _RESULT: names("taskId"),
@@ -59,9 +62,10 @@ class Mcp:
 
     name = "mcp"
     yields = DialectOutput(
-        "MCP's `tools/call`, `resources/read`, `prompts/get`, `tasks/result` and answered"
-        " `elicitation/create` over streamable HTTP, HTTP+SSE (where stream and post end in one"
-        " batch), or stdio through `headrace tap`; everything else of MCP is control",
+        "MCP's `tools/call`, `resources/read`, `prompts/get`, `tasks/result`, answered"
+        " `elicitation/create` and `sampling/createMessage` over streamable HTTP, HTTP+SSE (where"
+        " stream and post end in one batch), or stdio through `headrace tap`; everything else of"
+        " MCP is control",
         CallKind.TOOL,
         streams="SSE",
         errors="status and body, JSON-RPC `error`, `isError`",
@@ -89,7 +93,12 @@ class Mcp:
         requests = request_objects(exchange)
         if header(exchange.request.headers, "x-headrace-origin") == "server":
             # What the server asks of its client or tells it, seen by ``headrace tap``.
-            return self._control(exchange, method_of(requests), origin="server")
+            call = self._control(exchange, method_of(requests), origin="server")
+            questions = (item for item in requests if as_text(item.get("method")) in _ASKED)
+            question = next(questions, None)
+            if question is None:
+                return call
+            return _asked(call, question, answer_to(exchange, question.get("id")))
         asked = [item for item in requests if as_text(item.get("method")) in _STEPS]
         if not asked:
             call = self._control(exchange, method_of(requests))
@@ -127,8 +136,8 @@ class Mcp:
                 answer = JsonRpcAnswer(elsewhere=True)
         if others:
             ext["batch"] = list(others)
-        if method == "resources/read":
-            ext["event"] = "retrieval"
+        if method in _EVENTS:
+            ext["event"] = _EVENTS[method]
         call = Call(
             exchange=exchange,
             dialect=self.name,
@@ -199,7 +208,7 @@ type _Streams = dict[tuple[str, str], list[JsonObject]]
 def join_answers(calls: Sequence[Call]) -> list[Call]:
     """Put results to the calls that asked for them: from another stream of the session, or a task's.
 
-    What a person answered a server becomes a step where the question is there too.
+    What a client answered its server becomes a step where the question is there too.
     """
     spoken = [call for call in calls if call.dialect == Mcp.name]
     if not any(_waits(call) or _answers(call) for call in spoken):
@@ -210,7 +219,7 @@ def join_answers(calls: Sequence[Call]) -> list[Call]:
             stream = _stream(call.exchange)
             own = streams.setdefault((call.exchange.client.key_id, stream.session), [])
             own.extend(stream.messages)
-    joined = [_answered_by_person(_joined(call, streams), streams) for call in calls]
+    joined = [_answered_by_client(_joined(call, streams), streams) for call in calls]
     return _with_tasks(joined)
 
 
@@ -248,26 +257,30 @@ def _task_name(call: Call, task: JsonValue) -> tuple[str, str, str]:
     return exchange.client.key_id, server, as_text(as_object(task).get("taskId")) or ""
 
 
-def _answered_by_person(call: Call, streams: _Streams) -> Call:
-    """Return the answer to a server's question to a person as a step of its own."""
+def _answered_by_client(call: Call, streams: _Streams) -> Call:
+    """Return a client's answer to its server's question as a step of its own."""
     if not _answers(call):
         return call
     messages = streams.get((call.exchange.client.key_id, _session(call.exchange)), [])
     for answer in request_objects(call.exchange):
-        for asked in messages:
-            if asked.get("method") == _ASKED and asked.get("id") == answer.get("id"):
-                dispatch = ToolDispatch(
-                    name=_ASKED,
-                    arguments=without(as_object(asked.get("params")), names("_meta task")),
-                    result=None,
-                    is_error=False,
-                    server=clean_text(call.exchange.upstream + call.exchange.request.path),
-                )
-                step = replace(
-                    call, kind=CallKind.TOOL, dispatch=dispatch, ext={"event": "approval"}
-                )
-                return _answered(step, read_answer(answer))
+        for question in messages:
+            if question.get("method") in _ASKED and question.get("id") == answer.get("id"):
+                return _asked(call, question, read_answer(answer))
     return call
+
+
+def _asked(call: Call, question: JsonObject, answer: JsonRpcAnswer) -> Call:
+    """Return a server's question to a person or to its client's model, with the answer, as a step."""
+    method = as_text(question.get("method")) or ""
+    dispatch = ToolDispatch(
+        name=method,
+        arguments=name_media(without(as_object(question.get("params")), names("_meta task"))),
+        result=None,
+        is_error=False,
+        server=clean_text(call.exchange.upstream + call.exchange.request.path),
+    )
+    step = replace(call, kind=CallKind.TOOL, dispatch=dispatch, ext={"event": _ASKED[method]})
+    return _answered(step, answer)
 
 
 def _joined(call: Call, streams: _Streams) -> Call:

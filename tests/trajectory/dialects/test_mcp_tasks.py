@@ -72,20 +72,26 @@ def test_a_task_of_another_server_or_client_is_another_task() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "parameters", "result"),
+    ("method", "parameters", "result", "event"),
     [
-        ("resources/read", {"uri": "file:///a"}, {"contents": [{"uri": "file:///a", "text": "A"}]}),
-        ("prompts/get", {"name": "p", "arguments": {"x": "1"}}, {"messages": []}),
+        (
+            "resources/read",
+            {"uri": "file:///a"},
+            {"contents": [{"uri": "file:///a", "text": "A"}]},
+            "retrieval",
+        ),
+        ("prompts/get", {"name": "p", "arguments": {"x": "1"}}, {"messages": []}, "prompt"),
     ],
 )
 def test_resources_and_prompts_are_steps_that_read(
-    method: str, parameters: dict[str, Any], result: dict[str, Any]
+    method: str, parameters: dict[str, Any], result: dict[str, Any], event: str
 ) -> None:
     (call,) = read(rpc(World(), method, {**parameters, "_meta": {"progressToken": 1}}, result))
     assert call.kind is CallKind.TOOL
     assert call.dispatch is not None
     assert (call.dispatch.name, call.dispatch.arguments) == (method, parameters)
     assert call.dispatch.result == result
+    assert call.ext["event"] == event
     (placed,) = Assembler(b"k" * 32).assemble([call]).placed
     assert placed.side_effect == "read"
 
@@ -124,3 +130,39 @@ def test_what_a_person_answers_a_server_is_a_step(action: str) -> None:
     assert person.dispatch.result == told
     other = read(world.exchange("/mcp", {**answer, "id": 8}, b"", status=202, headers=HEADERS))
     assert [call.kind for call in other] == [CallKind.CONTROL]
+
+
+def test_what_a_server_asks_its_client_s_model_is_a_step() -> None:
+    world = World()
+    asked = {
+        "messages": [
+            {
+                "role": "user",
+                "content": {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"},
+            }
+        ],
+        "maxTokens": 50,
+    }
+    question = {"jsonrpc": "2.0", "id": 9, "method": "sampling/createMessage", "params": asked}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}}
+    told = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "A lamp."}}
+    stream = b"data: " + json.dumps(question).encode() + b"\n\n"
+    tool, answered = read(
+        world.exchange("/mcp", call, stream, headers=HEADERS),
+        world.exchange(
+            "/mcp",
+            {"jsonrpc": "2.0", "id": 9, "result": told},
+            b"",
+            status=202,
+            headers=HEADERS,
+        ),
+    )
+    assert answered.dispatch is not None
+    assert (answered.kind, answered.ext) == (CallKind.TOOL, {"event": "sampling"})
+    assert (answered.dispatch.name, answered.dispatch.result) == ("sampling/createMessage", told)
+    sent = json.dumps(answered.dispatch.arguments)
+    assert '"maxTokens": 50' in sent
+    assert "aGVsbG8" not in sent
+    assert "sha256" in sent
+    placed = Assembler(b"k" * 32).assemble([tool, answered]).placed
+    assert len({one.trajectory_id for one in placed}) == 1

@@ -93,6 +93,8 @@ class Call:
     finish_reason: str | None = None
     usage: Usage = Usage()
     tokens: TokenCapture | None = None
+    mean_logprob: float | None = None
+    """Mean natural log of the probability of the answer's tokens, as the provider told it."""
     streamed: bool = False
     hints: tuple[SessionHint, ...] = ()
     end_user: str | None = field(default=None, repr=False)

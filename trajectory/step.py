@@ -109,7 +109,7 @@ class Step:
     """Hash of the redacted observation that this step acted on: what the model was shown since it
     last spoke, ids of tool calls left out. Attempts that were shown the same share it."""
     capture_level: str = "text"
-    """tokens | logprobs | text"""
+    """tokens | logprobs (the provider told ``mean_logprob``, and no ids) | text"""
     replay_class: str = "none"
     """deterministic | approximate | none"""
     session_hint: str | None = None
@@ -124,6 +124,8 @@ class Step:
     """Number of the harness among those of this name, by first sight within tenant and application."""
     artifacts: tuple[str, ...] | None = None
     """What the gateway added to the request, ``name@version``; None where nothing was."""
+    mean_logprob: float | None = None
+    """Mean natural log of the probability of the answer's tokens, as the model told it."""
     ext: str = "{}"
     """JSON of fields that the protocol does not know, redacted."""
     schema_version: int = SCHEMA_VERSION

@@ -13,6 +13,7 @@ from trajectory.assembly.fingerprint import result_text
 from trajectory.assembly.result import PlacedCall
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonValue, canonical_json
+from trajectory.dialects.reader import mean_logprob
 from trajectory.message import Message, ToolCallPart, ToolResultPart, part_json, stored_message
 from trajectory.step import Harness, Step, StoredMessage, Tokens, ToolCall, ToolResult
 
@@ -214,12 +215,13 @@ def _step(
         latency_ms=(ended - started).total_seconds() * 1000 if ended else None,
         time_to_first_token_ms=(first - started).total_seconds() * 1000 if first else None,
         state_hash=state,
-        capture_level="tokens" if tokens else "text",
+        capture_level=_capture_level(call, tokens),
         replay_class=_replay_class(placed),
         session_hint=placed.session_hint,
         group_id=placed.group_id,
         agent_role=fields.agent or fields.acts_as,
         artifacts=tuple(each.partition("=")[0] for each in exchange.artifacts) or None,
+        mean_logprob=_mean_logprob(call),
         ext=_json(_ext(placed, clean)),
     )
 
@@ -336,6 +338,18 @@ def _tokens(
         model_served=clean.fields.model_served,
         token_fidelity="exact" if context_clean else "span_masked",
     )
+
+
+def _capture_level(call: Call, tokens: Tokens | None) -> str:
+    if tokens is not None:
+        return "tokens"
+    return "text" if call.tokens is not None or call.mean_logprob is None else "logprobs"
+
+
+def _mean_logprob(call: Call) -> float | None:
+    """Return how sure the model was of its answer; a number gives no text away."""
+    told = call.tokens.logprobs if call.tokens is not None else None
+    return call.mean_logprob if told is None else mean_logprob(told)
 
 
 def _tools_changed(clean: CleanCall) -> bool:

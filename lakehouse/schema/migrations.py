@@ -35,6 +35,7 @@ CHANGES: dict[int, str] = {
     9: "prices: source, up_to_input_tokens",
     10: "table artifacts",
     11: "steps: artifacts",
+    12: "steps: mean_logprob",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

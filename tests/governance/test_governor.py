@@ -320,6 +320,13 @@ def test_tokens_live_only_where_redaction_changed_nothing() -> None:
     kept = {row.step_id: (row.token_fidelity, row.prompt_token_ids) for row in batch.tokens}
     assert kept == {"step1": ("exact", (1, 2)), "step2": ("span_masked", None)}
     assert [step.capture_level for step in batch.steps] == ["tokens", "tokens", "text"]
+    assert [step.mean_logprob for step in batch.steps] == [pytest.approx(-0.15)] * 3
+
+
+def test_a_provider_s_log_probabilities_are_a_level_of_their_own() -> None:
+    told = placed(call(1, [user("x")], "ask jo@corp.io", mean_logprob=-0.25))
+    (step,) = governor().judge(assembly(told)).steps
+    assert (step.capture_level, step.mean_logprob) == ("logprobs", -0.25)
 
 
 def test_misaligned_logprobs_are_held() -> None:

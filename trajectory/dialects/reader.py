@@ -1,13 +1,15 @@
 """What reading a call means in every dialect, and what a dialect says of itself."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trajectory.call import Call, CallKind, SessionHint
-from trajectory.canonical import JsonObject
+from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, retry_count
 from trajectory.dialects.resends import same_message
 from trajectory.dialects.response import ModelResponse
-from trajectory.dialects.wire import without
+from trajectory.dialects.wire import names, without
 from trajectory.exchange import Exchange
 from trajectory.message import Message, OpaquePart, Part, ReasoningPart, TextPart
 
@@ -29,7 +31,7 @@ class DialectOutput:
     tokens: str = ""
     """Who gives exact token ids; empty where nobody does."""
     logprobs: str = ""
-    """Where log probabilities end up; empty where there are none."""
+    """What it gives of log probabilities; empty where there are none."""
     errors: str = "status and body"
     """In what errors come."""
     identity: str = ""
@@ -39,6 +41,35 @@ class DialectOutput:
 def posted_to(exchange: Exchange, *endings: str) -> bool:
     """Tell whether this is a POST whose path ends in one of ``endings``."""
     return exchange.request.method == "POST" and exchange.request.path.rstrip("/").endswith(endings)
+
+
+_PIECES = names(
+    "logprobs logprobsResult avgLogprobs prompt_logprobs completion_probabilities token_ids"
+    " prompt_token_ids"
+)
+"""Response fields that repeat the answer in pieces: no detector finds a person in them."""
+_ROUNDING = 1e-4
+
+
+def mean_logprob(values: Iterable[JsonValue]) -> float | None:
+    """Return the mean of natural log probabilities; None where one of them is none."""
+    listed = list(values)
+    found = [
+        float(one)
+        for one in listed
+        if isinstance(one, int | float) and not isinstance(one, bool)
+        if math.isfinite(one) and one <= _ROUNDING
+    ]
+    if not found or len(found) < len(listed):
+        return None
+    return min(math.fsum(found) / len(found), 0.0)
+
+
+def _whole(value: JsonValue) -> JsonValue:
+    """Return response fields without those that repeat the answer in pieces."""
+    if isinstance(value, dict):
+        return {name: _whole(item) for name, item in value.items() if name not in _PIECES}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
 
 
 def model_call(
@@ -57,9 +88,10 @@ def model_call(
         exchange: what was captured.
         response: what came back.
         ext: request fields without a place.
-        rest: response fields without a place.
+        rest: response fields without a place; those that repeat the answer in pieces are left out.
         hints: what only this dialect knows of the session.
     """
+    unread = _whole(rest)
     return Call(
         exchange=exchange,
         dialect=dialect,
@@ -68,7 +100,7 @@ def model_call(
         hints=(*common_hints(exchange), *hints),
         retry_count=retry_count(exchange),
         error=response.error,
-        ext={**ext, "response": rest} if rest else ext,
+        ext={**ext, "response": unread} if unread else ext,
     )
 
 

@@ -226,14 +226,14 @@ FROM bounded;
 COMMENT ON VIEW scorecards IS 'CLASSic, consistency, robustness, long horizon, predictability and safety: each figure with n and interval';
 
 -- How likely an answer was to the model itself: the geometric mean of its tokens' probabilities. Apart from
--- the other cards, because it reads the table tokens, which not every reader may see.
+-- the other cards, because of older steps it reads the table tokens, which not every reader may see.
 CREATE OR REPLACE VIEW calibration AS
 WITH answers AS (
     SELECT s.tenant_id, s.trajectory_id,
-           arg_min({p: exp(list_avg(t.logprobs))}, (s.started_at, s.step_index, s.step_id))
-               .p AS first,
-           arg_max({p: exp(list_avg(t.logprobs))}, (s.started_at, s.step_index, s.step_id))
-               .p AS last
+           arg_min({p: exp(coalesce(s.mean_logprob, list_avg(t.logprobs)))},
+                   (s.started_at, s.step_index, s.step_id)).p AS first,
+           arg_max({p: exp(coalesce(s.mean_logprob, list_avg(t.logprobs)))},
+                   (s.started_at, s.step_index, s.step_id)).p AS last
     FROM steps s LEFT JOIN tokens t ON s.tenant_id = t.tenant_id AND s.step_id = t.step_id
     WHERE s.kind = 'model' AND s.role_in_graph = 'agent' GROUP BY s.tenant_id, s.trajectory_id
 ), cases AS MATERIALIZED (

@@ -118,7 +118,11 @@ STEPS = (
         TEXT,
         "Hash of the redacted observation that this step acted on, call ids left out",
     ),
-    need("capture_level", TEXT, "tokens, logprobs or text"),
+    need(
+        "capture_level",
+        TEXT,
+        "tokens: with exact ids; logprobs: only mean_logprob beside the text; text",
+    ),
     need("replay_class", TEXT, "deterministic, approximate or none"),
     may("session_hint", TEXT, "Keyed hash of the client's own session name"),
     may("group_id", TEXT, "Task or group that several attempts share"),
@@ -134,6 +138,7 @@ STEPS = (
         TEXTS,
         "Artefacts that the gateway added to the request, name@version; null where none were",
     ),
+    may("mean_logprob", REAL, "Mean natural log of the probability of the answer's tokens"),
     content("ext", TEXT, "JSON of fields that the protocol does not know, redacted"),
     need("schema_version", INT, "Version of the stored protocol"),
 )

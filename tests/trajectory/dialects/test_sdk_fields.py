@@ -159,12 +159,13 @@ ANSWERS: dict[str, tuple[str, Callable[[], Any], dict[str, Any], dict[str, Any],
         {"input": "x"},
         {"status": "completed", "error": None, "incomplete_details": None},
         # the gateway's times hold; ids of items name nothing; bytes are named by their hash; what
-        # is an echo of the request; sums
+        # is an echo of the request; sums; log probabilities leave their mean
         r"""\.(?:created_at|completed_at)
             \.error\..*
             \.output\[\]\.id
             \.output\[\]\.result
             .*\.file_data
+            .*\.logprobs\[\]\..*
             \.usage\.total_tokens
         """
         + _ECHO,
@@ -174,8 +175,9 @@ ANSWERS: dict[str, tuple[str, Callable[[], Any], dict[str, Any], dict[str, Any],
         chat_answer,
         {"messages": []},
         {},
+        # log probabilities leave their mean
         r"""\.(?:created|usage\.total_tokens)
-            \.choices\[\]\.index
+            \.choices\[\]\.(?:index|logprobs\..*)
         """,
     ),
     "google.gemini": (

@@ -15,6 +15,7 @@ from trajectory.dialects.reader import (
     assistant,
     call_fields,
     joined,
+    mean_logprob,
     model_call,
     unread_usage,
     with_fields,
@@ -83,7 +84,7 @@ class GoogleGemini:
         tool_calls=True,
         usage=True,
         tokens="with `responseLogprobs`, where each token has its id",
-        logprobs="with the tokens; else in `ext.response`",
+        logprobs="their mean; each with the tokens",
         errors="status and body, `error` object",
         identity="`request.session_id` of the Gemini CLI",
     )
@@ -103,13 +104,12 @@ class GoogleGemini:
         value = _unwrapped(response.value or {})
         candidates = objects(value.get("candidates"))
         candidate = candidates[0] if candidates else {}
-        tokens = _tokens(candidate)
         call = model_call(
             self.name,
             exchange,
             response,
             ext=without(request, _REQUEST_READ),
-            rest=_rest(value, candidate, candidates[1:], tokens),
+            rest=_rest(value, candidate, candidates[1:]),
             hints=gemini_hints(inner),
         )
         calls = CallNames()
@@ -128,7 +128,8 @@ class GoogleGemini:
             response_id=as_text(value.get("responseId")),
             finish_reason=_finish_reason(value, candidate),
             usage=_usage(value),
-            tokens=tokens,
+            tokens=_tokens(candidate),
+            mean_logprob=mean_logprob(_logprobs(candidate)),
         )
 
 
@@ -289,19 +290,19 @@ def _tokens(candidate: JsonObject) -> TokenCapture | None:
     return TokenCapture(None, known, logprobs)
 
 
-def _rest(
-    value: JsonObject,
-    candidate: JsonObject,
-    others: list[JsonObject],
-    tokens: TokenCapture | None,
-) -> JsonObject:
+def _logprobs(candidate: JsonObject) -> list[JsonValue]:
+    """Return the log probability of each chosen token; else the mean, where that is told."""
+    chosen = objects(as_object(candidate.get("logprobsResult")).get("chosenCandidates"))
+    mean = candidate.get("avgLogprobs")
+    listed = [] if mean is None else [mean]
+    return [item.get("logProbability") for item in chosen] or listed
+
+
+def _rest(value: JsonObject, candidate: JsonObject, others: list[JsonObject]) -> JsonObject:
     usage = as_object(value.get("usageMetadata"))
     rest = {**without(value, _RESPONSE_READ), **unread_usage(usage, _USAGE_READ)}
     if unread := without(candidate, _CANDIDATE_READ):
         rest["candidate"] = unread
-    logprobs: JsonValue | None = candidate.get("logprobsResult")
-    if logprobs and tokens is None:
-        rest["logprobs"] = logprobs
     if others:
         rest["other_candidates"] = list(others)
     return rest

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects.reader import CallNames, DialectOutput, assistant, model_call, posted_to
+from trajectory.dialects.reader import (
+    CallNames,
+    DialectOutput,
+    assistant,
+    mean_logprob,
+    model_call,
+    posted_to,
+)
 from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
@@ -50,7 +57,7 @@ class Ollama:
         reasoning=True,
         tool_calls=True,
         usage=True,
-        logprobs="in `ext.response`",
+        logprobs="their mean",
         errors="status and body, `error` line",
     )
 
@@ -67,8 +74,6 @@ class Ollama:
         if suffix := as_text(request.get("suffix")):
             ext["suffix"] = suffix
         rest = without(value, _RESPONSE_READ)
-        if value.get("logprobs"):
-            rest["logprobs"] = value["logprobs"]
         call = model_call(self.name, exchange, response, ext=ext, rest=rest)
         calls = CallNames()
         context = read_context(request, calls)
@@ -87,6 +92,9 @@ class Ollama:
             finish_reason=as_text(value.get("done_reason")),
             usage=Usage(
                 as_integer(value.get("prompt_eval_count")), as_integer(value.get("eval_count"))
+            ),
+            mean_logprob=mean_logprob(
+                item.get("logprob") for item in objects(value.get("logprobs"))
             ),
         )
 

@@ -12,6 +12,7 @@ from trajectory.dialects.openai_chat.stream import assemble_chunks
 from trajectory.dialects.reader import (
     DialectOutput,
     call_fields,
+    mean_logprob,
     model_call,
     posted_to,
     unread_usage,
@@ -81,7 +82,7 @@ class OpenAIChat:
         tool_calls=True,
         usage=True,
         tokens="vLLM with `return_token_ids`",
-        logprobs="with the tokens; else in `ext.response`",
+        logprobs="their mean; each with the tokens",
         errors="status and body, `error` event",
         identity="`user`, `safety_identifier`, `metadata.session_id`",
     )
@@ -122,6 +123,7 @@ def read_chat(
         finish_reason=None if reason == "error" else reason,
         error=response.error or _failure(choice),
         tokens=read_tokens(value, choice),
+        mean_logprob=mean_logprob(listed_logprobs(choice)),
     )
 
 
@@ -310,6 +312,13 @@ def read_tokens(response: JsonObject, choice: JsonObject) -> TokenCapture | None
     return TokenCapture(prompt, completion, _logprobs(choice.get("logprobs"), len(completion)))
 
 
+def listed_logprobs(choice: JsonObject) -> list[JsonValue]:
+    """Return the log probability of each token of a choice, a refusal's too."""
+    told = as_object(choice.get("logprobs"))
+    tokens = [*objects(told.get("content")), *objects(told.get("refusal"))]
+    return [item.get("logprob") for item in tokens]
+
+
 def _logprobs(value: JsonValue | None, count: int) -> tuple[float, ...] | None:
     numbers: list[float] = []
     for item in objects(as_object(value).get("content")):
@@ -327,8 +336,6 @@ def _unread_response(value: JsonObject, choice: JsonObject, others: list[JsonObj
     annotations = as_object(choice.get("message")).get("annotations")
     if annotations:
         rest["annotations"] = annotations
-    if choice.get("logprobs") and not choice.get("token_ids"):
-        rest["logprobs"] = choice["logprobs"]
     if others:
         rest["other_choices"] = list(others)
     return rest

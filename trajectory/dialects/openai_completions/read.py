@@ -5,9 +5,14 @@ from dataclasses import replace
 from trajectory.call import Call, CallKind
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import openai_hints
-from trajectory.dialects.openai_chat.read import azure_fields, openai_fields, read_tokens
+from trajectory.dialects.openai_chat.read import (
+    azure_fields,
+    listed_logprobs,
+    openai_fields,
+    read_tokens,
+)
 from trajectory.dialects.openai_chat.stream import join_field, join_head
-from trajectory.dialects.reader import DialectOutput, assistant, model_call, posted_to
+from trajectory.dialects.reader import DialectOutput, assistant, mean_logprob, model_call, posted_to
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
     as_integer,
@@ -44,7 +49,7 @@ class OpenAICompletions:
         text=True,
         usage=True,
         tokens="vLLM with `return_token_ids`",
-        logprobs="with the tokens; else in `ext.response`",
+        logprobs="their mean; each with the tokens",
         errors="status and body, `error` event",
         identity="`user`",
     )
@@ -75,13 +80,15 @@ class OpenAICompletions:
             hints=openai_hints(request),
         )
         text = as_text(choice.get("text"))
+        as_chat = {**choice, "logprobs": _as_chat(choice.get("logprobs"))}
         return replace(
             openai_fields(call, request, value),
             context=tuple(Message("user", (TextPart(prompt),)) for prompt in prompts),
             output=assistant([TextPart(text)] if text else []),
             sampling=only(request, _SAMPLING),
             finish_reason=as_text(choice.get("finish_reason")),
-            tokens=read_tokens(value, {**choice, "logprobs": _as_chat(choice.get("logprobs"))}),
+            tokens=read_tokens(value, as_chat),
+            mean_logprob=mean_logprob(listed_logprobs(as_chat)),
         )
 
 
@@ -106,8 +113,6 @@ def _rest(value: JsonObject, choice: JsonObject, others: list[JsonObject]) -> Js
     rest = without(value, _RESPONSE_READ)
     if unread := without(choice, _CHOICE_READ):
         rest["choice"] = unread
-    if choice.get("logprobs") and not choice.get("token_ids"):
-        rest["logprobs"] = choice["logprobs"]
     if others:
         rest["other_choices"] = list(others)
     return rest

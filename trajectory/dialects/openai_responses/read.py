@@ -19,6 +19,7 @@ from trajectory.dialects.reader import (
     DialectOutput,
     assistant,
     call_fields,
+    mean_logprob,
     model_call,
     posted_to,
     with_fields,
@@ -88,7 +89,7 @@ class OpenAIResponses:
         tool_calls=True,
         usage=True,
         tokens="servers that add `token_ids`",
-        logprobs="with the tokens; else in `ext.response`",
+        logprobs="their mean; each with the tokens",
         errors="status and body, `error` event, status of the response",
         identity="`previous_response_id`, `conversation`, `user`, `safety_identifier`, "
         "`metadata.session_id`",
@@ -122,7 +123,6 @@ class OpenAIResponses:
                 **unread_counts(value.get("usage")),
                 **({"retained": kept} if kept else {}),
                 **_told_first(request, value),
-                **_logprobs(made),
             },
             hints=openai_hints(request),
         )
@@ -135,6 +135,7 @@ class OpenAIResponses:
             finish_reason=read_finish(value),
             error=response.error or _failure(value),
             tokens=read_tokens(value, value),
+            mean_logprob=mean_logprob(_logprobs(made)),
         )
 
     def _look_up(self, exchange: Exchange) -> Call:
@@ -165,6 +166,7 @@ class OpenAIResponses:
             finish_reason=read_finish(value),
             error=response.error or _failure(value),
             tokens=read_tokens(value, value),
+            mean_logprob=mean_logprob(_logprobs(as_list(value.get("output")))),
         )
 
 
@@ -174,15 +176,14 @@ def _told_first(request: JsonObject, value: JsonObject) -> JsonObject:
     return {name: item for name, item in unread.items() if item}
 
 
-def _logprobs(output: list[JsonValue]) -> JsonObject:
-    """Return log probabilities of texts, one list for each that has some."""
-    found: list[JsonValue] = [
-        part["logprobs"]
+def _logprobs(output: list[JsonValue]) -> list[JsonValue]:
+    """Return the log probability of each token of the texts."""
+    return [
+        token.get("logprob")
         for item in objects(output)
         for part in objects(item.get("content"))
-        if part.get("logprobs")
+        for token in objects(part.get("logprobs"))
     ]
-    return {"logprobs": found} if found else {}
 
 
 def _looks_up(exchange: Exchange) -> bool:

@@ -337,6 +337,18 @@ def test_each_figure_equals_its_reference(
                 assert row[key] == near, (name, key)
 
 
+def test_a_hosted_model_is_calibrated_by_the_mean_that_its_provider_tells() -> None:
+    sure = [replace(make.step(f"t{at}", 0), mean_logprob=math.log(0.8)) for at in range(4)]
+    signals = [make.signal(f"t{at}", float(at < 3), signal_id=f"s{at}") for at in range(4)]
+    rows = bound(steps=sure, signals=signals).query(
+        "SELECT * FROM calibration WHERE dimension = 'tenant' ORDER BY figure"
+    )
+    found = {row["figure"]: row for row in rows.to_pylist()}
+    assert found["calibration_error"]["measure"] == pytest.approx(0.05, abs=1e-9)
+    assert found["brier"]["measure"] == pytest.approx((3 * 0.04 + 0.64) / 4, abs=1e-9)
+    assert {row["n"] for row in found.values()} == {4}
+
+
 def test_what_nobody_judged_or_priced_is_not_measured_and_says_why() -> None:
     session = bound(steps=[make.step("t", 0)])
     for view, known in (("scorecards", FIGURES - {"latency"}), ("calibration", None)):

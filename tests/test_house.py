@@ -64,7 +64,7 @@ BEHAVIOURS = {
     "trajectory": "test_yaml_documents",
     "trajectory/assembly": "test_agents test_background test_properties test_shadows",
     "trajectory/dialects": "test_fields test_golden test_golden_calls test_hostile test_mcp_streams "
-    "test_mcp_tasks test_people test_resent_bodies test_sdk_fields",
+    "test_logprobs test_mcp_tasks test_people test_resent_bodies test_sdk_fields",
     "trajectory/formats": "test_patch",
 }
 """Tests of what several modules of a room do together; the first line of each says what that is."""

@@ -315,12 +315,14 @@ def _webhooks(settings: Settings, home: Home) -> Iterator[CheckResult]:
                 "`headrace keys list` shows the ids; its events are refused until then.",
             )
             continue
-        try:
-            webhook.secret.secret()
-        except ConfigurationError as error:
-            yield CheckResult(check, "failure", str(error), "Set it, or remove the webhook.")
-        else:
-            rules = len(webhook.rules)  # the settings are read only where every rule is sound
+        problems = list(webhook.problems())
+        for place, text in problems:
+            where = ".".join(map(str, place))
+            yield CheckResult(
+                check, "failure", f"{where}: {text}", "Mend it, or remove the webhook."
+            )
+        if not problems:
+            rules = len(webhook.rules)
             yield CheckResult(check, "ok", f"{rules} sound rules, secret and client key are there")
 
 

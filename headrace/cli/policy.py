@@ -22,7 +22,7 @@ app = typer.Typer(help="Policy bundles: check, test, explain.", no_args_is_help=
 CheckedArgument = Annotated[
     Path | None,
     typer.Argument(
-        help="Folder, shipped name, or one file of documents; by default the bundle in force."
+        help="Folder, shipped name, or one file of documents or settings; by default the bundle in force."
     ),
 ]
 BundleArgument = Annotated[
@@ -40,7 +40,7 @@ def check(
     """Load a bundle, its detectors and its gate; say file, line and field of what is wrong.
 
     Documents of kind Substrate, Schedule and Recipe in the folder are checked too. A file is
-    checked document by document.
+    checked document by document; settings (headrace.yaml) with their webhooks' rules and secrets.
     """
     from governance.quality import gate_of
     from headrace.services.documents import check_beside, check_file

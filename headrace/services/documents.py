@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from governance.policy import KINDS, PolicyError
 from governance.policy.documents import LATER_KINDS
 from governance.policy.secrets import read_policy
+from headrace.app.settings import Settings
 from trajectory.canonical import JsonObject
 from trajectory.documents import document
 from trajectory.documents.problems import describe
@@ -46,12 +47,31 @@ def json_schema() -> JsonObject:
 
 
 def check_file(file: Path) -> list[str]:
-    """Check every document of one file; return their kinds.
+    """Check every document of one file, or settings with what webhooks say; return the kinds.
 
     Raises:
         PolicyError: something is wrong; each problem is one line.
     """
-    return _checked(read_policy(file, str(file)), models())
+    documents = list(read_policy(file, str(file)))
+    first = documents[0].value if documents else None
+    if isinstance(first, dict) and "kind" not in first and "gateway" in first:
+        _check_settings(documents[0])
+        return ["settings"]
+    return _checked(documents, models())
+
+
+def _check_settings(source: SourceDocument) -> None:
+    try:
+        settings = Settings.model_validate({"home": ".", **source.value})
+    except ValidationError as error:
+        raise PolicyError("\n".join(describe(error, source, Settings))) from None
+    problems = [
+        source.error(("gateway", "webhooks", number, *path), text)
+        for number, webhook in enumerate(settings.gateway.webhooks)
+        for path, text in webhook.problems()
+    ]
+    if problems:
+        raise PolicyError("\n".join(problems))
 
 
 def check_beside(folder: Path) -> list[str]:

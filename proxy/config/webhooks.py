@@ -1,12 +1,32 @@
 """Webhooks: who sends them, how they are proved, and which feedback their events become."""
 
 import re
+from collections.abc import Iterator
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from proxy.config.routes import ConfigModel, SecretSource
+from trajectory.errors import ConfigurationError
+
+_ENVELOPES = {
+    "slack": {
+        "token", "team_id", "enterprise_id", "context_team_id", "context_enterprise_id", "api_app_id",
+        "event", "type", "event_id", "event_time", "event_context", "authorizations", "authed_users",
+        "authed_teams", "is_ext_shared_channel", "challenge",
+    },
+    "zendesk": {
+        "account_id", "detail", "event", "id", "subject", "time", "type", "zendesk_event_version",
+    },
+}  # fmt: skip
+"""The outermost fields of an event, of the senders that put every event into one envelope."""
+_SIGNALS = (
+    "success", "reward", "correction", "abandoned", "security", "retry", "truncated", "tool_error",
+    "test_run", "repeated_question", "edited_output",
+)  # fmt: skip
+"""Names that views and detectors know; others are free."""
 
 type Target = Literal["session", "trajectory", "response", "step", "group"]
 
@@ -86,11 +106,42 @@ class WebhookRule(ConfigModel):
             raise ValueError("values belong to value: it says the word that they are looked up by")
         return self
 
+    def problems(self, sender: str) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be, as field and text: fields that no event has, a name that is misspelt."""
+        known = _ENVELOPES.get(sender)
+        for name, one in self.expressions.items():
+            if known is None or (self.each and name not in ("when", "each")):
+                continue  # its events have no common fields, or it looks at an element
+            for field in sorted(_outermost(one.parsed) - known):
+                valid = ", ".join(sorted(known))
+                yield name, f"no event of {sender} has the field {field!r}. Valid: {valid}"
+        near = get_close_matches(self.name, _SIGNALS, 1, 0.8)
+        if near and self.name not in _SIGNALS:
+            yield (
+                "name",
+                f"signal {self.name!r} is known to nothing here; did you mean {near[0]!r}?",
+            )
+
     @cached_property
     def expressions(self) -> dict[str, Any]:
         """Return the expressions that are given, ready to search, by field."""
         names = ("when", "each", "id", "value", "label", "rationale", "observed_at")
         return {name: _compiled(text) for name in names if (text := getattr(self, name))}
+
+
+_ELSEWHERE = {
+    "subexpression": 1, "index_expression": 1, "projection": 1, "value_projection": 1,
+    "filter_projection": 1, "pipe": 1, "flatten": 1, "expref": 0,
+}  # fmt: skip
+"""Expressions of which only so many first parts look at the event itself."""
+
+
+def _outermost(node: Any) -> set[str]:
+    """Return the fields of the event itself that a parsed expression reads."""
+    if node["type"] == "field":
+        return {node["value"]}
+    parts = node["children"][: _ELSEWHERE.get(node["type"])]
+    return {field for part in parts if isinstance(part, dict) for field in _outermost(part)}
 
 
 class Webhook(ConfigModel):
@@ -106,3 +157,13 @@ class Webhook(ConfigModel):
     """Id of the client key for whose tenant and app the feedback counts (``headrace keys list``)."""
     rules: tuple[WebhookRule, ...] = Field(min_length=1, max_length=100)
     """What its events say. All rules that fit count; an event that none fits has no effect."""
+
+    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield what is wrong though it can be read, as place within the webhook and text."""
+        for number, rule in enumerate(self.rules):
+            for field, text in rule.problems(self.sender):
+                yield ("rules", number, field), text
+        try:
+            self.secret.secret()
+        except ConfigurationError as error:
+            yield ("secret",), str(error)

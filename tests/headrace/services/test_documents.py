@@ -86,3 +86,58 @@ def test_the_command_checks_folders_and_files(
     (folder / "shop.yaml").write_text(SUBSTRATE.replace("purposes", "purpose"))
     assert run(["policy", "check", str(folder)]) == 2
     assert "shop.yaml:5: spec.purpose: unknown field" in capsys.readouterr().err
+
+
+WEBHOOKS = """\
+gateway:
+  webhooks:
+    - name: tickets
+      sender: zendesk
+      secret: {env: TICKETS_SECRET}
+      client_key: 0123456789ab
+      rules:
+        - when: contains(['SOLVED'], event.previous) && type == 'status'
+          id: detail.external_id
+          name: resolved
+          value: "`0`"
+        - when: detail.tags[?name == 'x'] | [0]
+          each: detail.tags
+          id: ticket_of_the_tag
+          name: success
+          value: "`1`"
+"""
+
+
+def test_settings_are_checked_with_what_webhooks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "headrace.yaml"
+    file.write_text(WEBHOOKS)
+    with pytest.raises(PolicyError, match=r"yaml:5: .*secret: .*TICKETS_SECRET"):
+        check_file(file)
+    monkeypatch.setenv("TICKETS_SECRET", "s" * 32)
+    assert check_file(file) == ["settings"]
+    assert run(["policy", "check", str(file)]) == 0
+    wrong = WEBHOOKS.replace("detail.external_id", "ticket.external_id")
+    wrong = wrong.replace("event.previous", "events.previous").replace(": success", ": sucess")
+    file.write_text(wrong)
+    with pytest.raises(PolicyError) as raised:
+        check_file(file)
+    first, second, third = str(raised.value).splitlines()
+    at = f"{file}:8: gateway.webhooks.0.rules.0.when: "
+    assert first.startswith(f"{at}no event of zendesk has the field 'events'. Valid: account_id, ")
+    assert "yaml:9: gateway.webhooks.0.rules.0.id: " in second
+    assert third.endswith("'sucess' is known to nothing here; did you mean 'success'?")
+    assert run(["policy", "check", str(file)]) == 2
+    file.write_text(WEBHOOKS.replace("contains(", "contains(("))
+    with pytest.raises(PolicyError, match=r"yaml:8: .*when: .*not a JMESPath expression"):
+        check_file(file)
+
+
+def test_the_webhooks_that_are_shown_as_examples_are_sound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("GITHUB_WEBHOOK", "GITLAB_WEBHOOK", "ZENDESK_WEBHOOK", "SLACK_SIGNING"):
+        monkeypatch.setenv(f"{name}_SECRET", "s" * 32)
+    example = Path(__file__).parents[3] / "examples" / "webhooks" / "headrace.yaml"
+    assert check_file(example) == ["settings"]

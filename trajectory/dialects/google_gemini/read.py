@@ -294,7 +294,7 @@ def _logprobs(candidate: JsonObject) -> list[JsonValue]:
     """Return the log probability of each chosen token; else the mean, where that is told."""
     chosen = objects(as_object(candidate.get("logprobsResult")).get("chosenCandidates"))
     mean = candidate.get("avgLogprobs")
-    listed = [] if mean is None else [mean]
+    listed: list[JsonValue] = [] if mean is None else [mean]
     return [item.get("logProbability") for item in chosen] or listed
 
 

@@ -45,7 +45,7 @@ _SOURCES = (
     "demonstrations",
     "tokenizer",
     "tasks",
-    "planted",
+    "planted_values",
     "prompts",
     "shop",
     "names",

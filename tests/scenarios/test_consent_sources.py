@@ -39,7 +39,7 @@ def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
     table = tmp_path / "consents.csv"
     table.write_text(CSV)
     rows = read_consents(table, table.read_bytes(), now=NOW)
-    assert len(rows) == 7
+    assert len(rows) == 8
     assert rows[0].recorded_at == datetime(2026, 1, 1, tzinfo=UTC)
     assert (rows[-1].granted, rows[-1].recorded_at) == (False, NOW)
     names = ("subject", "purpose", "granted", "recorded_at", "reference")
@@ -91,7 +91,7 @@ def test_an_import_is_audited_and_pseudonymised(
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     table = tmp_path / "consents.csv"
     table.write_text(CSV)
-    for extra, rows in (["--dry-run"], 0), ([], 6):
+    for extra, rows in (["--dry-run"], 0), ([], 7):
         assert run(["consent", "import", str(table), "--tenant", "acme", "--json", *extra]) == 0
         assert json.loads(capsys.readouterr().out)["withdrawn"] == 1
         assert run(["consent", "show", "jo@corp-mail.com", "--tenant", "acme", "--json"]) == 0

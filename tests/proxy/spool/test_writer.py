@@ -21,15 +21,15 @@ CHILD = """
 import os, sys
 from pathlib import Path
 from proxy.spool import SpoolWriter
-from tests.proxy.spool.scripts import KEY, Script
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 writer = SpoolWriter(Path(sys.argv[1]), KEY, segment_bytes=20_000)
 number = 0
 while True:
     number += 1
-    script = Script(writer, number)
+    script = ExchangeScript(writer, number)
     script.whole(b"q" * 300, b"r" * 700)
     os.write(1, b"%d\\n" % number)
-    unfinished = Script(writer, 10**9 + number)
+    unfinished = ExchangeScript(writer, 10**9 + number)
     unfinished.head()
     unfinished.answer()
     unfinished.response(b"partial")
@@ -51,7 +51,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, after: float
     except subprocess.TimeoutExpired:
         child.send_signal(signal.SIGKILL)
     acknowledged = {int(line) for line in (first + child.stdout.read()).split()}
-    child.wait()
+    assert child.wait() == -signal.SIGKILL
     child.stdout.close()
     reader, cursor, found = SpoolReader(tmp_path, KEY), Cursor(), {}
     while (batch := reader.take(cursor, limit=500)).cursor != cursor:
@@ -93,7 +93,7 @@ import resource, signal, sys, time
 from pathlib import Path
 from proxy.spool import SpoolUnavailableError, SpoolWriter
 from proxy.spool.states import Bounds, SpoolState
-from tests.proxy.spool.scripts import KEY, Script
+from tests.proxy.spool.scripts import KEY, ExchangeScript
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = SpoolWriter(Path(sys.argv[1]), KEY)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
@@ -101,12 +101,12 @@ number = 0
 try:
     while True:
         number += 1
-        Script(writer, number).whole()
+        ExchangeScript(writer, number).whole()
 except SpoolUnavailableError:
     pass
 assert writer.state is SpoolState.FAILING
 time.sleep(1.1)
-Script(writer, 10_000).whole()
+ExchangeScript(writer, 10_000).whole()
 assert writer.failures == 1
 writer.close()
 print(number)

@@ -84,6 +84,8 @@ class Effort:
     frontier_start: float
     overhead_gateways: int
     overhead_turns: int
+    worker_turns: int
+    """How often two workers are compared with two gateways."""
 
 
 FULL = Effort(
@@ -99,20 +101,22 @@ FULL = Effort(
     frontier_start=300,
     overhead_gateways=4,
     overhead_turns=40,
+    worker_turns=12,
 )
 QUICK = Effort(
     rounds=2,
     timed_rounds=1,
-    requests=800,
-    seconds=0.6,
-    streams=20,
+    requests=240,
+    seconds=0.3,
+    streams=6,
     streamed=("direct", "nginx", MAIN, "headrace_journal"),
-    memory_requests=2_000,
+    memory_requests=600,
     frontiers=(MAIN,),
-    frontier_seconds=0.4,
+    frontier_seconds=0.2,
     frontier_start=1_000,
     overhead_gateways=1,
-    overhead_turns=12,
+    overhead_turns=6,
+    worker_turns=2,
 )
 
 
@@ -164,7 +168,7 @@ async def measure(
         }
     tell("system calls")
     found.workers = await two_workers(
-        home, upstream, named[MAIN], requests=2 * effort.requests, turns=4 * effort.rounds
+        home, upstream, named[MAIN], requests=2 * effort.requests, turns=effort.worker_turns
     )
     tell("two workers")
     found.capture = await overheads(

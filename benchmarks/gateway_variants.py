@@ -262,7 +262,7 @@ def start_litellm(environment: Path, home: Path, upstream: Upstream) -> Variant:
         *("--host", "127.0.0.1", "--port", str(port)),
     ]
     key = f"sk-{secrets.token_hex(32)}"
-    environment = {
+    variables = {
         **os.environ,
         "LITELLM_MASTER_KEY": key,
         "BENCH_LINES": str(home / "lines.jsonl"),
@@ -272,7 +272,7 @@ def start_litellm(environment: Path, home: Path, upstream: Upstream) -> Variant:
         "LITELLM_RUST": "true",
     }
     process = subprocess.Popen(
-        command, cwd=home, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=home, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     headers = f"Authorization: Bearer {key}\r\n"
     return Variant("litellm", port, CHAT, headers, process, slow=True)

@@ -13,7 +13,10 @@ Prints one JSON object:
   ``agents_f1`` likewise of names and agents; ``exact_f1`` of ``harness_id``, for comparison;
 - ``versions_per_edit``: new versions for each true edit (1 is right);
 - ``ingest_overhead``: time for names and versions over the time for all else (reading, assembly,
-  governance, writing).
+  governance, writing), the middle one of three worlds, each in a new lake; ``identity_ms_per_call`` and
+  ``ingest_ms_per_call`` of that one. What is told apart is the worst of the three;
+- ``ms_per_new_version``: of it, what each commit of new versions takes. ``--quick`` has a new version for every
+  23 calls, the whole run for every 150, so the share is larger there.
 """
 
 import argparse
@@ -24,10 +27,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import Any
 
 from governance.governor import Governor
-from governance.passes.identity import IdentityPass
+from governance.passes.identity import IdentityPass, LineageRegister
 from governance.passes.select import SelectedBatch
 from governance.policy import load_bundle
 from governance.quality import RowGate
@@ -43,9 +47,11 @@ from trajectory.exchange import (
     HttpResponse,
     SpoolPosition,
 )
+from trajectory.harness.lineage import FormKey, HarnessVersion, Sighting
 
 SESSIONS = 1_000
 QUICK = 150
+ROUNDS = 3
 CALLS = 3
 BATCH = 60
 VERSIONS = 4
@@ -250,6 +256,24 @@ def exchange(number: int, at: datetime, session: int, path: str, body: Any, said
     )  # fmt: skip
 
 
+class TimedRegister:
+    """The lake's register, with what numbering took when something was new."""
+
+    def __init__(self, register: LineageRegister) -> None:
+        self._register = register
+        self._known: set[FormKey] = set()
+        self.commits: list[float] = []
+
+    def number(self, sightings: Sequence[Sighting]) -> dict[FormKey, HarnessVersion]:
+        """See :class:`LineageRegister`."""
+        begun = time.perf_counter()
+        found = self._register.number(sightings)
+        if not self._known.issuperset(found):
+            self._known.update(found)
+            self.commits.append(time.perf_counter() - begun)
+        return found
+
+
 class TimedPass(IdentityPass):
     """The pass, with what it took."""
 
@@ -283,7 +307,8 @@ def measure(sessions: int, seed: int, folder: str) -> dict[str, Any]:
         message_key=KEY, pseudonym_key=KEY, known=lake.known_content(), consents=lake.consents(),
         gate=RowGate(bundle.quality.spec),
     )  # fmt: skip
-    timed = TimedPass(lake.lineages(), governor._namer)
+    register = TimedRegister(lake.lineages())
+    timed = TimedPass(register, governor._namer)
     governor._identity = timed
     assembler = Assembler(KEY)
     calls = list(world(sessions, seed))
@@ -295,6 +320,7 @@ def measure(sessions: int, seed: int, folder: str) -> dict[str, Any]:
         lake.append(batch, app_id="bench", version=number)
         if number == 0:  # the detectors were loading
             begun, timed.seconds, warm = time.perf_counter(), 0.0, len(read)
+            register.commits.clear()
     seconds = time.perf_counter() - begun - timed.seconds
     rows = lake.query(
         "SELECT exchange_id, harness_id, harness_name, harness_version FROM steps ORDER BY exchange_id"
@@ -320,6 +346,7 @@ def measure(sessions: int, seed: int, folder: str) -> dict[str, Any]:
         "ingest_overhead": timed.seconds / seconds,
         "identity_ms_per_call": 1000 * timed.seconds / (len(calls) - warm),
         "ingest_ms_per_call": 1000 * seconds / (len(calls) - warm),
+        "ms_per_new_version": 1000 * median(register.commits),
     }  # fmt: skip
 
 
@@ -332,8 +359,15 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=SESSIONS)
     parser.add_argument("--seed", type=int, default=7)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(QUICK if chosen.quick else chosen.sessions, chosen.seed, folder)
+    rounds = []
+    for number in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as folder:
+            sessions = QUICK if chosen.quick else chosen.sessions
+            rounds.append(measure(sessions, chosen.seed + number, folder))
+    rounds.sort(key=lambda one: one["ingest_overhead"])
+    found = rounds[ROUNDS // 2]
+    found |= {name: min(one[name] for one in rounds) for name in ("lineage_f1", "agents_f1")}
+    found["versions_per_edit"] = max(one["versions_per_edit"] for one in rounds)
     print(json.dumps({"benchmark": "identity", "seed": chosen.seed, **found}))
 
 

@@ -142,7 +142,7 @@ def written_bare(folder: Path, batch: GovernedBatch) -> Cost:
 def processor_time() -> float:
     """Return the processor seconds of this process and of those that it started and that live."""
     times = [one.cpu_times() for one in psutil.Process().children()]
-    return time.process_time() + sum(one.user + one.system for one in times)
+    return time.process_time() + float(sum(one.user + one.system for one in times))
 
 
 def appends(folder: Path, rows: int, count: int) -> dict[str, Any]:

@@ -166,6 +166,16 @@ class NoRedaction:
         """Return the messages as they are."""
         return [RedactedMessage(message, RedactionReport(), ()) for message in messages]
 
+    def redact_stored(
+        self,
+        said: Sequence[Message],  # noqa: ARG002
+        stored: Sequence[Message],
+        *,
+        scope: RedactionScope,
+    ) -> list[RedactedMessage]:
+        """Return what is stored as it is."""
+        return self.redact_messages(stored, scope=scope)
+
     def redact_text(
         self,
         text: str,

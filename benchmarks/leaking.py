@@ -284,7 +284,9 @@ def measured(folder: Path, seed: int, count: int) -> dict[str, Any]:
                 said = [next(opinions) for _ in range(_EACH)]
                 _feedback(writer, count_of, said)
                 values += said
-    pipeline = build_pipeline(load_settings(home=folder), home, secrets, sys.stderr.write)
+    pipeline = build_pipeline(
+        load_settings(home=folder), home, secrets, lambda text: print(text, end="", file=sys.stderr)
+    )
     dispositions: dict[str, int] = {}
     for report in govern_once(pipeline):
         for name, number in report.dispositions.items():

@@ -20,7 +20,7 @@ import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from benchmarks.planting import Secret
-from trajectory.canonical import JsonValue
+from trajectory.canonical import JsonObject, JsonValue
 from trajectory.exchange import (
     ClientIdentity,
     Exchange,
@@ -210,7 +210,7 @@ def _with_headers(number: int, some: list[Secret]) -> Exchange:
 def _with_ids(number: int, some: list[Secret]) -> Exchange:
     """Ids that a client made of what it knows: of users, sessions, calls, answers, participants."""
     user, session, call, answer, name = some
-    called = {"name": "look_up", "arguments": "{}"}
+    called: JsonObject = {"name": "look_up", "arguments": "{}"}
     messages: list[JsonValue] = [
         {"role": "user", "name": name.sentence, "content": f"Look it up, {number}."},
         {"role": "assistant", "content": None, "tool_calls": [

@@ -28,7 +28,8 @@ WHERE status IN ('nothing', 'approved') AND measured IS NULL AND due_at <= $mome
 ORDER BY as_of, decision_id
 """
 _UNBEGUN = """
-SELECT * FROM decisions_latest ANTI JOIN interventions USING (decision_id)
+SELECT * FROM decisions_latest d
+ANTI JOIN interventions i ON i.decision_id = d.decision_id AND i.intervention_id = 'i-' || d.decision_id
 WHERE status = 'approved' AND measured IS NULL ORDER BY as_of, decision_id
 """
 _LEFT = """

@@ -41,7 +41,8 @@ FROM (SELECT * FROM models WHERE recorded_at < $moment + INTERVAL 1 DAY
       QUALIFY row_number() OVER (PARTITION BY name, version ORDER BY recorded_at DESC) = 1)
 WHERE status IN ('canary', 'shadow')
 UNION ALL
-SELECT surface || ' follows decision ' || decision_id FROM interventions_latest
+SELECT surface || ' follows ' || CASE WHEN decision_id = '' THEN subject ELSE 'decision ' || decision_id END
+FROM interventions_latest
 WHERE begun_at < $moment + INTERVAL 1 DAY AND (status = 'begun' OR ended_at > $moment)
 ORDER BY what
 """

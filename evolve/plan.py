@@ -173,7 +173,7 @@ def decide(
     document: JsonObject = {
         "policy": {
             "name": policy.metadata.name, "hash": policy.content_hash,
-            "document": policy.model_dump(mode="json"),
+            "document": policy.deciding,
         },
         "as_of": as_of.isoformat(),
         "saw": {

@@ -1,11 +1,11 @@
 """The document of kind ``Evolution``: what is watched, what counts as proof, and who is to blame for what."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from trajectory.canonical import content_hash
+from trajectory.canonical import JsonObject, content_hash
 from trajectory.documents.document import Document, StrictModel, load_document
 
 SignalName = Literal[
@@ -17,6 +17,8 @@ Dimension = Literal[
     "tool", "error_class", "argument_path", "procedure", "harness_version", "model_version",
     "workload", "tenant", "message",
 ]  # fmt: skip
+Rung = Literal["replay", "gate", "shadow", "canary", "live"]
+TrialGuard = Literal["latency", "cost", "tool_errors", "format", "refusals", "unjudged"]
 GuardName = Literal["evaluator", "gold", "eligible", "on_trial", "cooldown"]
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -142,12 +144,83 @@ class SurfaceRule(StrictModel):
     surface: Surface
 
 
+class TrafficSlice(StrictModel):
+    """Sessions that are looked at apart; what is named must all fit."""
+
+    tenant: str | None = None
+    app: str | None = None
+    environment: str | None = None
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("a slice names at least one of: tenant, app, environment")
+        return self
+
+    @property
+    def label(self) -> str:
+        """What it names, in one line."""
+        return " ".join(
+            f"{key}={value}" for key, value in self.model_dump(exclude_none=True).items()
+        )
+
+
+class Ladder(StrictModel):
+    """How a candidate climbs from its gate to every session, and what stops it."""
+
+    rungs: tuple[Rung, ...] = ("replay", "gate", "shadow", "canary", "live")
+    """In this order; ``gate``, ``canary`` and ``live`` belong to every ladder."""
+    ask: tuple[Rung, ...] = ()
+    """Rungs that a person must approve first (``headrace trial approve``)."""
+    canary: float = Field(default=0.5, gt=0, le=0.5)
+    """Share of the sessions that the candidate gets on its canary; the others are its control."""
+    shadow_calls: int = Field(default=100, ge=1)
+    """Copied calls that a shadow must have answered before it climbs on."""
+    margin: float = Field(default=0.05, gt=0, lt=0.5)
+    """By how much success may be worse and still count as no worse, such as 0.05 for five points."""
+    slices: tuple[TrafficSlice, ...] = ()
+    """In each of them success must be no worse either."""
+    slice_margin: float = Field(default=0.15, gt=0, lt=0.5)
+    guards: tuple[TrialGuard, ...] = (
+        "latency", "cost", "tool_errors", "format", "refusals", "unjudged",
+    )  # fmt: skip
+    """What else must not get worse, in shares of sessions; ``unjudged`` are those without an outcome."""
+    guard_margin: float = Field(default=0.1, gt=0, lt=0.5)
+    false_rollbacks: float = Field(default=0.05, gt=0, lt=1)
+    """Chance at most, on each of shadow, canary and live, that one is rolled back that is worse in nothing."""
+    false_promotions: float = Field(default=0.05, gt=0, lt=1)
+    """Chance at most that a candidate goes live that is worse by more than a margin."""
+    settle_minutes: float = Field(default=10.0, ge=0, le=7 * 24 * 60)
+    """So long must a session be silent; then it counts, with the outcome that is known by then."""
+    max_days: Nights = 14
+    """A canary that has shown nothing by then ends; what was live stays. Between two looks at most a day counts."""
+    watch_days: Nights = 7
+    """Days after it went live in which a confirmed drop rolls it back."""
+
+    @model_validator(mode="after")
+    def _is_a_ladder(self) -> Self:
+        order = [one for one in get_args(Rung) if one in self.rungs]
+        if list(self.rungs) != order:
+            raise ValueError(f"rungs go in this order, each once: {', '.join(get_args(Rung))}")
+        if missing := {"gate", "canary", "live"} - {*self.rungs}:
+            raise ValueError(
+                f"rungs lacks {', '.join(sorted(missing))}: no candidate goes round it"
+            )
+        if strange := [one for one in self.ask if one not in self.rungs]:
+            raise ValueError(f"ask names {', '.join(strange)}, which is no rung of this ladder")
+        labels = [one.label for one in self.slices]
+        if len({*labels}) < len(labels):
+            raise ValueError("slices names one twice")
+        return self
+
+
 class Promotion(StrictModel):
-    """What is expected of a change, and by when."""
+    """What is expected of a change, and by when; and how it gets there."""
 
     recovers: Share = 0.5
     """Part of what was lost that the change must bring back."""
     within_nights: Nights = 7
+    ladder: Ladder = Ladder()
 
 
 class Cooldown(StrictModel):
@@ -188,9 +261,14 @@ class Evolution(Document):
     spec: EvolutionSpec
 
     @property
+    def deciding(self) -> JsonObject:
+        """What decisions rest on; how a candidate climbs afterwards is none of it."""
+        return self.model_dump(mode="json", exclude={"spec": {"promotion": {"ladder"}}})
+
+    @property
     def content_hash(self) -> str:
-        """Hash of what the policy says; comments and layout do not count."""
-        return content_hash(self.model_dump(mode="json"))
+        """Hash of what decides; comments, layout and the ladder do not count."""
+        return content_hash(self.deciding)
 
 
 def load_evolution(path: Path = SHIPPED) -> Evolution:

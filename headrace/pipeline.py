@@ -1,7 +1,9 @@
 """One exchange's way through the house: spool → trajectory → governance → lake."""
 
+import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from governance.audit import AuditLog
@@ -14,8 +16,23 @@ from headrace.services.holds import holds_exchange
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
 from proxy.spool import SpoolBatch
+from trajectory.errors import RetryableError
 from trajectory.exchange import Exchange, has_folder
 from trajectory.gc_pause import uncollected
+
+DISK_ERRORS = (OSError, sqlite3.OperationalError)
+"""What is raised where a disk is full or refuses."""
+
+
+@contextmanager
+def _retryable() -> Iterator[None]:
+    """Turn what a disk refuses into an error after which the same is tried again."""
+    try:
+        yield
+    except DISK_ERRORS as error:
+        raise RetryableError(
+            f"a file could not be written ({error}); nothing was lost: check disk space and permissions"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,7 @@ class Pipeline:
     audit: AuditLog
     prices: RecordedPrices
 
+    @_retryable()
     @uncollected()
     def run_batch(self) -> BatchReport | None:
         """Carry the next batch; return None when the spool has nothing finished to take.
@@ -110,12 +128,18 @@ class Pipeline:
             self.checkpoints.complete(done.batch, self.source.remembered(done))
             self.source.release()
 
-    def tidy(self, quarantine_days: float) -> None:
+    @_retryable()
+    def tidy(self, quarantine_days: float | None) -> None:
         """Let go of what quarantine has kept long enough, and of closed segments that are all governed.
 
-        What a legal hold of the policy in force is about stays in quarantine.
+        What a legal hold of the policy in force is about stays in quarantine; all of it without days.
+
+        Raises:
+            RetryableError: a file could not be written; the next call tries again.
         """
         self.source.release()
+        if quarantine_days is None:
+            return
         holds = self.governor().legal_holds
         self.quarantine.expire(
             quarantine_days, is_held=lambda exchange: holds_exchange(holds, exchange)

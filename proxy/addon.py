@@ -22,7 +22,7 @@ from proxy.mitm.wire import (
     shape_of_errors,
 )
 from proxy.refusals import PROXY_REFUSAL, Refusals
-from proxy.responses import LocalReply, Reason
+from proxy.responses import LocalReply, Reason, answer
 from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
@@ -164,11 +164,28 @@ class GatewayAddon:
             live.request_read()
             return None
         body = request.raw_content or b""
-        sent = live.request_whole(body)
-        if sent is not body:
-            request.data.content = sent
-        request.headers.fields = live.fields
+        if live.is_inline:
+            return self._pseudonymise(flow, live, body)
+        self._send_whole(request, live, body)
         return None
+
+    async def _pseudonymise(self, flow: http.HTTPFlow, live: InFlight, body: bytes) -> None:
+        """Put surrogates into the body; whatever fails, the body as it came is not there to be sent."""
+        flow.request.data.content = b""
+        told = await live.pseudonymised(body)
+        if self.live.get(flow.id) is not live:  # its client has left
+            flow.response = response_of(answer(Reason.FAULT, live.admitted.shape))
+        elif isinstance(told, LocalReply):
+            self._end(flow, live, ExchangeOutcome.REFUSED)
+            flow.response = response_of(told)
+        else:
+            self._send_whole(flow.request, live, told)
+
+    @staticmethod
+    def _send_whole(request: http.Request, live: InFlight, body: bytes) -> None:
+        request.data.content = live.request_whole(body)
+        request.headers.fields = live.fields
+        request.data.path = live.path
 
     async def _answer(self, flow: http.HTTPFlow, caller: ClientIdentity) -> None:
         """Answer a request to the gateway itself."""

@@ -74,6 +74,8 @@ class AdmittedRequest(NamedTuple):
     """As the URL names it."""
     served: Version | None = None
     """The registered version that is named in the request's body."""
+    arm: str = ""
+    """The arm of its session, where a version of the route's model is on its canary."""
     pointing: UpstreamRequest | None = None
     """How it is pointed at one of several upstreams."""
     wishes: bool = True
@@ -290,7 +292,7 @@ class AdmissionControl:
         pointing = UpstreamRequest(fields, header, rest, session, begun.task if begun else None)
         if len(plan.targets) != 1:
             stick = session_of(fields, session) or stick
-        served = None
+        served, arm = None, ""
         if plan.serving is None:
             target = plan.target(stick)
         else:
@@ -301,6 +303,7 @@ class AdmissionControl:
             if version is None:
                 raise _refused(Reason.NO_MODEL, entry, fields, client)
             target, served = version.target, version if able else None
+            arm = plan.serving.arm(stick if able else None)
         rewritten, path = pointing.at(target)
         wishes, debug = _header_wishes(fields)
         admitted = AdmittedRequest(
@@ -313,6 +316,7 @@ class AdmissionControl:
             fields,
             session,
             served,
+            arm,
             pointing if len(plan.targets) > 1 else None,
             wishes,
             debug,

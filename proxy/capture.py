@@ -202,6 +202,10 @@ class Capture:
             self.abandon(error)
         return data
 
+    def request_cut(self) -> None:
+        """Note that the answer came, whole, before the request had been read to its end."""
+        self._note = self._note or "answered-early"
+
     def end(self, outcome: ExchangeOutcome) -> None:
         """Note the end; further calls do nothing."""
         if not self.ended:

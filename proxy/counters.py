@@ -84,6 +84,13 @@ class Counters:
     """Calls by route and registered version that they were given to."""
     artifacts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """By route, artefact and outcome: applied, missing, malformed, over_cap, slow, unreadable."""
+    inline: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Requests of routes with pseudonymisation, by route and outcome: replaced, clean; and unreadable, slow
+    or failed, each passed or refused."""
+    inline_surrogates: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By route: issued in requests; in answers restored, withheld from a tool, unknown."""
+    inline_seconds: float = 0.0
+    """What requests waited for their pseudonymisation."""
     shadows: Counter[str] = field(default_factory=Counter)
     """Copies of calls for another version, by what came of them."""
     webhooks: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -109,6 +116,8 @@ class Counters:
     response_bytes: int = 0
     durations: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     duration_sum: float = 0.0
+    trials: Mapping[str, Mapping[tuple[str, ...], float]] = field(default_factory=dict)
+    """Figures of the trials on the ladder, by metric and labels."""
     serving: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Version by model and place (live, canary, shadow), as last published."""
     loop_lag: float = 0.0

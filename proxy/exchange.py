@@ -16,6 +16,11 @@ from proxy.capture_factory import CaptureFactory
 from proxy.counters import Counters
 from proxy.credentials import RawFields
 from proxy.heads import content_length, value_of, with_header
+from proxy.inline.answers import CallSurrogates
+from proxy.inline.bodies import BodyRestorer, is_encoded, restored_stream, restorer_of
+from proxy.inline.heads import HeadTexts, head_texts
+from proxy.inline.requests import WireRequest
+from proxy.inline.route import PseudonymisedCall, RouteInline, UnpseudonymisedError
 from proxy.limits import Budgets, session_of
 from proxy.model_versions import with_model
 from proxy.responses import LocalReply, Reason, answer
@@ -32,7 +37,7 @@ from proxy.tokens import (
     stripping_stream,
     token_dialect,
 )
-from proxy.upstream_request import rewrite_trailers
+from proxy.upstream_request import END_USER, RewrittenHeaders, rewrite_trailers
 from proxy.usage import UsageMeter, costs, is_estimable
 from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ExchangeOutcome
@@ -121,14 +126,18 @@ class InFlight:
 
     __slots__ = (
         "_artifacts",
+        "_call",
         "_connected",
         "_dialect",
         "_kept",
         "_level",
         "_listener",
         "_read",
+        "_restoring",
         "_services",
         "_set",
+        "_subjects",
+        "_wire",
         "added",
         "admitted",
         "answered_at",
@@ -183,11 +192,19 @@ class InFlight:
         """The response is held back until it is whole; then :meth:`response_whole` changes it."""
         self._kept: bytes | None = None
         self._level: tuple[Level, str] | None = None
-        self._set: dict[bytes, bytes] = {}
+        self._set: dict[bytes, bytes | None] = {}
         self._dialect: type[ModelBody] | None = None
         """How its body is written, where artefacts may be added."""
         self._artifacts: tuple[str, ...] = ()
         """What was added to it."""
+        self._wire: type[WireRequest] | None = None
+        """How its body is written, where surrogates are put into it."""
+        self._call: PseudonymisedCall | None = None
+        """It has surrogates."""
+        self._subjects: tuple[str, ...] | None = None
+        """Whom they name."""
+        self._restoring: BodyRestorer | None = None
+        """Restores an answer that is held back."""
         self._connected = False
         self._read = False
 
@@ -225,6 +242,8 @@ class InFlight:
 
     def _begin(self, level: Level | None, note: str) -> None:
         services, plan = self._services, self.plan
+        if plan.inline is not None:
+            self._begin_inline(plan.inline)
         limits = services.admission.limits_of(self.admitted.client)
         if limits is not None and limits.counts_usage and plan.kind == "model":
             upgrade = (value_of(self.fields, b"upgrade") or b"").lower() == b"websocket"
@@ -251,15 +270,40 @@ class InFlight:
             self.sent_bytes = int(length)
         self._header(b"accept-encoding", b"identity")
 
-    def _header(self, name: bytes, value: bytes) -> None:
-        """Set a header, wherever the request goes in the end."""
+    def _begin_inline(self, inline: RouteInline) -> None:
+        """Have the body read whole where surrogates are put into it.
+
+        Raises:
+            RequestRefusal: it cannot be read, and must not go on.
+        """
+        try:
+            self._wire = inline.takes(
+                self.plan.name, self.method, self.path, self.fields, self.admitted.asked
+            )
+        except UnpseudonymisedError as error:
+            admitted = self.admitted
+            raise RequestRefusal(
+                error.reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape
+            ) from None
+        if self._wire is not None:
+            self.reads_whole = True
+            self._header(b"accept-encoding", b"identity")
+
+    def _header(self, name: bytes, value: bytes | None) -> None:
+        """Set a header, or take it off, wherever the request goes in the end."""
         self._set[name] = value
-        self.fields = with_header(self.fields, name, value)
+        if value is None:
+            self.fields = tuple([each for each in self.fields if each[0].lower() != name])
+        else:
+            self.fields = with_header(self.fields, name, value)
 
     def _record(self, recording: CaptureFactory, level: Level, note: str) -> None:
         self.capture = None
         try:
-            capture = recording.begin(self.admitted, self.method, level, note, self._artifacts)
+            admitted = self._with_end_user(self.admitted)
+            capture = recording.begin(
+                admitted, self.method, level, note, self._artifacts, self._subjects
+            )
         except Exception as error:
             recording.recorder.fault(error)
             if self.plan.mandatory:
@@ -267,6 +311,15 @@ class InFlight:
             return
         self.capture = capture
         self._level = level, note
+
+    def _with_end_user(self, admitted: AdmittedRequest) -> AdmittedRequest:
+        """Name the end user to the record, and to nobody else, whom surrogates hide in the body."""
+        user = None if self._call is None else self._call.end_user
+        if user is None or value_of(admitted.asked, END_USER) is not None:
+            return admitted
+        sent, kept = admitted.rewritten
+        named = RewrittenHeaders(sent, (*kept, (END_USER, user.encode("utf-8", "replace"))))
+        return admitted._replace(rewritten=named)
 
     def _asks(self) -> str | None:
         """Return the dialect in whose body token ids are asked for now; told from the request's head."""
@@ -290,6 +343,59 @@ class InFlight:
         if self._connected and self.capture is not None:
             self.capture.request_done()
 
+    @property
+    def is_inline(self) -> bool:
+        """Whether surrogates are put into the body before anything else is done to it."""
+        return self._wire is not None
+
+    async def pseudonymised(self, body: bytes) -> bytes | LocalReply:
+        """Return the body with surrogates in it, or the refusal that its client hears."""
+        inline, read, admitted = self.plan.inline, self._wire, self.admitted
+        assert inline is not None  # noqa: S101 - for the type checker
+        assert read is not None  # noqa: S101 - for the type checker
+        reason = Reason.FAULT
+        try:
+            self._call = await inline.pseudonymise(
+                self.plan.name,
+                read,
+                body,
+                head=head_texts(self.path, self.fields, admitted.asked),
+                tenant=admitted.client.tenant_id,
+                session=session_of(admitted.asked, admitted.session),
+            )
+            if self._call is None:
+                return body
+            self._subjects = self._call.subjects
+            self._put_head(self._call.head)
+            if self._level is not None and self._services.recording is not None:
+                self._record(self._services.recording, *self._level)  # nothing was written yet
+            self._header(b"transfer-encoding", None)
+            self._header(b"content-length", b"%d" % len(self._call.body))
+        except UnpseudonymisedError as error:
+            reason = error.reason
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
+            self._services.fault("inline", error)
+        else:
+            return self._call.body
+        self._services.counters.refusals[reason] += 1
+        return answer(reason, admitted.shape)
+
+    def _put_head(self, head: HeadTexts | None) -> None:
+        """Put surrogates into the query and the headers, those of the record too."""
+        if head is None:
+            return
+        admitted = self.admitted
+        sent, kept = admitted.rewritten
+        for name, text in head.headers:
+            raw, value = (
+                name.encode("utf-8", "surrogateescape"),
+                text.encode("utf-8", "surrogateescape"),
+            )
+            self._header(raw, value)
+            sent, kept = with_header(sent, raw, value), with_header(kept, raw, value)
+        self.path = head.path(admitted.path)
+        self.admitted = admitted._replace(rewritten=RewrittenHeaders(sent, kept), path=self.path)
+
     def request_whole(self, body: bytes) -> bytes:
         """Return the body of a buffered request as it goes upstream."""
         self._read = True
@@ -302,7 +408,8 @@ class InFlight:
             body = self._with_artifacts(self._dialect, body)
         if self.admitted.served is not None:
             body = with_model(body, self.admitted.served.label)
-        if body is not kept or self.added is not None:
+        # The plain listener writes the length itself.
+        if (body is not kept or self.added is not None) and self._listener != "plain":
             self._header(b"content-length", b"%d" % len(body))
         self._kept = kept
         return body
@@ -377,8 +484,9 @@ class InFlight:
                 return False
             self.admitted = admitted
             self.fields, self.path = admitted.rewritten.sent, admitted.path
-            for name, value in self._set.items():
-                self.fields = with_header(self.fields, name, value)
+            self._put_head(None if self._call is None else self._call.head)
+            for name, value in [*self._set.items()]:
+                self._header(name, value)
             if self._level is not None and services.recording is not None:
                 self._record(services.recording, *self._level)
         except Exception as error:  # noqa: BLE001 - the call is answered as one that failed
@@ -401,6 +509,8 @@ class InFlight:
             fields = self._tee(status, fields, self.capture, services.recording)
         if self.meter is not None and not self.holds:
             self.tee = self.meter.tee(self.tee or True)
+        if self._call is not None:
+            fields = self._restore(fields, self._call.surrogates)
         if self.admitted.debug:
             return with_header(fields, b"x-headrace-listener", self._listener.encode())
         return fields
@@ -441,14 +551,35 @@ class InFlight:
         elif kind.startswith(b"application/json"):
             self.holds = True
 
+    def _restore(self, fields: RawFields, surrogates: CallSurrogates) -> RawFields:
+        """Bring values back in the place of their surrogates: in a stream as it passes, else at once."""
+        kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
+        encoding = value_of(fields, b"content-encoding")
+        restorer = restorer_of(kind, self.path, surrogates, encoding)
+        if restorer is None:
+            return fields
+        if not is_encoded(encoding) and not self.holds and content_length(fields) < 0:
+            self.tee = restored_stream(self.tee, restorer, self._services.fault)
+            return fields
+        self.holds = True
+        self._restoring = restorer
+        return tuple([each for each in fields if each[0].lower() != b"content-encoding"])
+
     def response_whole(self, body: bytes) -> bytes:
-        """Record a response that was held back; return it without what the client did not ask for."""
+        """Record a response that was held back; return it as its client gets it."""
         if self.meter is not None:
             self.meter.feed(body)
-        if self.capture is None:
+        if self.capture is not None:
+            self.capture.on_response(body)
+            if self.added is not None:
+                body = strip_json(body, self.added, self.check)
+        if self._restoring is None:
             return body
-        self.capture.on_response(body)
-        return body if self.added is None else strip_json(body, self.added, self.check)
+        try:
+            return self._restoring.feed(body) + self._restoring.close()
+        except Exception as error:  # noqa: BLE001 - the answer goes on as its provider wrote it
+            self._services.fault("inline", error)
+            return body
 
     @property
     def waits_for_disk(self) -> bool:
@@ -481,6 +612,8 @@ class InFlight:
         """End the exchange, once; whatever fails here, the call itself is over."""
         services, capture = self._services, self.capture
         services.leave(self.admitted)
+        if self._call is not None and self.plan.inline is not None:
+            self.plan.inline.returned(self.plan.name, self._call.surrogates)
         services.counters.exchanges[self.plan.name, self.admitted.mode, outcome.value] += 1
         services.counters.observe(time.monotonic() - self.started)
         if self.meter is not None:
@@ -493,6 +626,8 @@ class InFlight:
             self.plan.note_tokens(self.added.dialect, sound=self.check.sound)
         if services.tracing is not None:
             self._trace(services.tracing, outcome)
+        if capture is not None and outcome is ExchangeOutcome.COMPLETE and not self._read:
+            capture.request_cut()
         if capture is not None and not capture.ended:
             try:
                 capture.end(outcome)

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from proxy.config import GatewayConfig
+from proxy.inline.route import InlineTerms
 from proxy.mitm import fastpath
 from proxy.mitm.authority import ensure_authority
 from proxy.mitm.master import Addresses
@@ -62,7 +63,17 @@ _STEADY_SECONDS = 60.0
 """A worker that has lived so long ends for the first time."""
 
 
-def _work(settings: str, index: int, keys: tuple[bytes, bytes], pipe: Connection) -> None:
+type InlineFactory = Callable[[], InlineTerms | None]
+"""Makes what puts surrogates into requests, in each process for itself; None where policy asks for none."""
+
+
+def _work(
+    settings: str,
+    index: int,
+    keys: tuple[bytes, bytes],
+    inline: InlineFactory | None,
+    pipe: Connection,
+) -> None:
     """Run one worker; what it announces goes through the pipe."""
 
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
@@ -71,7 +82,11 @@ def _work(settings: str, index: int, keys: tuple[bytes, bytes], pipe: Connection
         config = config.model_copy(update={"admin_port": config.admin_port + index})
     try:
         serve_one(
-            config, spool_key=keys[0], fingerprint_key=keys[1], ready=lambda found: pipe.send(found)
+            config,
+            spool_key=keys[0],
+            fingerprint_key=keys[1],
+            inline=inline,
+            ready=lambda found: pipe.send(found),
         )
     except ConfigurationError as error:
         pipe.send(str(error))
@@ -170,12 +185,20 @@ class _Worker:
 class WorkerProcesses:
     """Keeps ``config.workers`` gateway processes running until told to stop."""
 
-    def __init__(self, config: GatewayConfig, *, spool_key: bytes, fingerprint_key: bytes) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        spool_key: bytes,
+        fingerprint_key: bytes,
+        inline: InlineFactory | None = None,
+    ) -> None:
         for name in ("port", "forward_port", "transparent_port"):
             if getattr(config, name) == 0:
                 raise ConfigurationError(f"several workers share a port: {name} 0 cannot be shared")
         self._config = config
         self._keys = (spool_key, fingerprint_key)
+        self._inline = inline
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
         self._stopping = False
@@ -219,7 +242,7 @@ class WorkerProcesses:
         receiving, sending = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_work,
-            args=(self._config.model_dump_json(), index, self._keys, sending),
+            args=(self._config.model_dump_json(), index, self._keys, self._inline, sending),
             name=f"headrace-gateway-{index}",
         )
         with sending:
@@ -251,6 +274,7 @@ def serve(
     *,
     spool_key: bytes,
     fingerprint_key: bytes,
+    inline: InlineFactory | None = None,
     ready: Callable[[Addresses], None] | None = None,
 ) -> None:
     """Run the gateway until SIGTERM, SIGINT or SIGHUP, then finish the calls in flight and return.
@@ -259,6 +283,7 @@ def serve(
         config: the settings; with several ``workers`` this process only watches over them.
         spool_key: 32 bytes that seal the spool.
         fingerprint_key: up to 64 bytes for the fingerprints of credentials.
+        inline: makes what puts surrogates into requests; called in each worker.
         ready: called once when all ports are open.
 
     Raises:
@@ -268,10 +293,18 @@ def serve(
     if config.workers > 1:
         if config.forward_port is not None or config.transparent_port is not None:
             ensure_authority(config.authority)
-        workers = WorkerProcesses(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
+        workers = WorkerProcesses(
+            config, spool_key=spool_key, fingerprint_key=fingerprint_key, inline=inline
+        )
         workers.run(ready)
     else:
-        serve_one(config, spool_key=spool_key, fingerprint_key=fingerprint_key, ready=ready)
+        serve_one(
+            config,
+            spool_key=spool_key,
+            fingerprint_key=fingerprint_key,
+            inline=inline,
+            ready=ready,
+        )
 
 
 def _ending_signals() -> list[signal.Signals]:
@@ -292,20 +325,23 @@ def serve_one(
     *,
     spool_key: bytes,
     fingerprint_key: bytes,
+    inline: InlineFactory | None = None,
     ready: Callable[[Addresses], None] | None = None,
 ) -> None:
     """Run one worker in this process; see :func:`serve`."""
     with asyncio.Runner(loop_factory=fastpath.new_event_loop(config.fastpath)) as runner:
-        runner.run(_serve(config, spool_key, fingerprint_key, ready))
+        terms = None if inline is None else inline()
+        runner.run(_serve(config, spool_key, fingerprint_key, terms, ready))
 
 
 async def _serve(
     config: GatewayConfig,
     spool_key: bytes,
     fingerprint_key: bytes,
+    inline: InlineTerms | None,
     ready: Callable[[Addresses], None] | None,
 ) -> None:
-    gateway = Gateway(config, spool_key=spool_key, fingerprint_key=fingerprint_key)
+    gateway = Gateway(config, spool_key=spool_key, fingerprint_key=fingerprint_key, inline=inline)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _ending_signals():

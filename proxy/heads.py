@@ -9,6 +9,19 @@ from proxy.credentials import RawFields
 
 MOST_HEAD_BYTES = 64 * 1024
 """Bytes that a request's head may have, or a response's."""
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"content-length",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Headers of one connection alone, and those of framing, which is written anew."""
 type _Wish = Literal["metadata", "none"] | None
 _OURS = b"x-headrace-capture"
 _WISHES: dict[bytes, dict[bytes, _Wish]] = {

@@ -1,8 +1,12 @@
 """Housekeeping: what a running gateway does beside its requests, a few times a second."""
 
 import asyncio
+import json
 import logging
+import math
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from proxy.certificate import OwnCertificate
 from proxy.config import GatewayConfig
@@ -14,7 +18,9 @@ from proxy.spool import SpoolWriter
 from proxy.spool.expiry import expire
 from proxy.spool.keys import KeyRing
 from proxy.tokens import TOKEN_PATHS
+from trajectory.clock import RoundClock
 from trajectory.errors import ConfigurationError
+from trajectory.files import read_file
 
 _log = logging.getLogger(__name__)
 SECONDS = 0.25
@@ -42,7 +48,7 @@ class Housekeeping:
         self._certificate = certificate
         self._spool = spool
         self._counters = counters
-        self._alarmed = False
+        self._alarmed = self._leapt = False
         self._sweep_at = 0.0
         self._key_problem = self._certificate_problem = ""
 
@@ -73,9 +79,22 @@ class Housekeeping:
     def _sweep(self) -> None:
         """Delete pins that are over, and raw captures that nobody governed for too long."""
         self._router.pins.sweep()
+        self._counters.trials = trial_figures(self._config.serving.parent / "trials")
         if self._spool is None:
             return
         settings = self._config.spool
+        clock = RoundClock(settings.directory)
+        leap = clock.leap()
+        if (leap is not None) is not self._leapt:
+            self._leapt = leap is not None
+            if leap is not None:
+                _log.error(
+                    "the clock is %d days ahead of the last sweep: nothing of the spool is deleted by it "
+                    "until it has gone on for a day",
+                    leap.days,
+                )
+        if leap is not None:
+            return
         gone = expire(settings.directory, settings.max_age_hours * 3600)
         if gone.segments:
             self._counters.spool_expired_segments += gone.segments
@@ -86,6 +105,8 @@ class Housekeeping:
                 gone.bytes,
                 settings.max_age_hours,
             )
+        with suppress(OSError):  # a disk that refuses: the next sweep notes it
+            clock.done()
 
     def _files(self) -> bool:
         """Read and write files, which may be slow; tell whether the spool has another key."""
@@ -148,3 +169,26 @@ class Housekeeping:
                 for dialect in TOKEN_PATHS:
                     if dialect not in found.token_dialects and plan.asks_tokens(dialect):
                         plan.lower(dialect)
+
+
+def trial_figures(folder: Path) -> dict[str, dict[tuple[str, ...], float]]:
+    """Return what is told of the trials in a folder, by metric; a file that cannot be read is left out."""
+    found: dict[str, dict[tuple[str, ...], float]] = {
+        "state": {}, "sessions": {}, "wrong": {}, "log_e": {},
+    }  # fmt: skip
+    for path in folder.glob("*.json"):
+        with suppress(OSError, ValueError, TypeError, LookupError):
+            told = json.loads(read_file(path))
+            trial = str(told["trial_id"])
+            found["state"][trial, told["rung"], told["outcome"] or "under way"] = 1.0
+            for name, one in told["comparisons"].items() if told["outcome"] is None else ():
+                for arm, (sessions, wrong) in zip(
+                    ("candidate", "control"), one["arms"], strict=True
+                ):
+                    found["sessions"][trial, name, arm] = sessions
+                    found["wrong"][trial, name, arm] = wrong
+                for against, logs in (("no_worse", one["harm"]), ("worse", one["no_worse"])):
+                    most = max(logs)
+                    total = math.fsum(math.exp(each - most) for each in logs)
+                    found["log_e"][trial, name, against] = most + math.log(total / len(logs))
+    return found

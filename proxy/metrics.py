@@ -63,8 +63,12 @@ class _Metrics:
         yield _counter("responses", ["route", "status"], statuses)
         serving = {(*place, version): 1 for place, version in counters.serving.items()}
         yield _gauge("serving", ["model", "place", "version"], serving)
+        for name, labels in TRIAL_LABELS.items():
+            yield _gauge(f"trial_{name}", labels, counters.trials.get(name, {}))
         yield _counter("served", ["route", "version"], counters.served)
         yield _counter("artifacts", ["route", "artifact", "outcome"], counters.artifacts)
+        yield _counter("inline", ["route", "outcome"], counters.inline)
+        yield _counter("inline_surrogates", ["route", "what"], counters.inline_surrogates)
         yield _counter("webhooks", ["webhook", "outcome"], counters.webhooks)
         for name, label in _BY_WORD.items():
             counted: Mapping[str, int] = getattr(counters, name)
@@ -82,6 +86,13 @@ class _Metrics:
             yield _gauge(name, [], {(): value})
 
 
+TRIAL_LABELS = {
+    "state": ["trial", "rung", "outcome"],
+    "sessions": ["trial", "comparison", "arm"],
+    "wrong": ["trial", "comparison", "arm"],
+    "log_e": ["trial", "comparison", "against"],
+}
+"""What is told of trials; ``log_e`` against ``no_worse`` speaks for harm, against ``worse`` for promotion."""
 _BY_WORD = {
     "listeners": "listener",
     "refusals": "reason",
@@ -99,6 +110,7 @@ _PLAIN = (
     "tunnels",
     "faults",
     "noise",
+    "inline_seconds",
     "request_bytes",
     "response_bytes",
 )

@@ -18,6 +18,7 @@ from proxy.config import CredentialSource, Route, UpstreamChoice
 from proxy.pins import Pins
 from proxy.target import Target
 from proxy.tokens import plain_json
+from trajectory.artifact import MODEL_ARM
 from trajectory.files import read_file
 
 type ServingRole = Literal["live", "canary", "shadow"]
@@ -56,6 +57,7 @@ class ServedModel:
         "_pin_seconds",
         "_pins",
         "_shadow",
+        "_share",
         "_versions",
         "model",
     )
@@ -67,6 +69,7 @@ class ServedModel:
         self._pin_seconds = route.pin_hours * 3600
         self._former: dict[str, Version] = {}
         self._canary = route.canary
+        self._share = route.canary
         self._shadow = route.shadow
         self._credential = route.credential
         self._versions: dict[ServingRole, Version] = {}
@@ -75,13 +78,16 @@ class ServedModel:
         self,
         published: dict[ServingRole, PublishedVersion],
         former: Sequence[PublishedVersion] = (),
+        share: float | None = None,
     ) -> None:
         """Answer by these versions from now on; what is on its way ends where it began.
 
         Args:
             published: the versions that have a role.
             former: versions without one that still answer the trajectories pinned to them.
+            share: of the sessions that the canary answers; None for that of the route.
         """
+        self._share = self._canary if share is None else share
         before = {
             version.label: version for version in (*self._versions.values(), *self._former.values())
         }
@@ -125,17 +131,26 @@ class ServedModel:
         Args:
             stick: what the draw depends on; None gives the version that is live.
         """
-        versions = self._versions
-        live, canary = versions.get("live"), versions.get("canary")
+        canary = self._versions.get("canary")
         if (
             canary is not None
-            and stick is not None
-            and self._canary
-            and lot(stick, canary.label) < self._canary
+            and self._is_drawn(stick, canary)
             and canary.target.shunned_until <= time.monotonic()
         ):
             return canary
-        return live
+        return self._versions.get("live")
+
+    def arm(self, stick: bytes | None) -> str:
+        """Return what a capture says of a session's arm, whatever answers it; empty without a canary."""
+        canary = self._versions.get("canary")
+        if canary is None or stick is None or not self._share:
+            return ""
+        return (
+            f"{MODEL_ARM}{canary.label} {'canary' if self._is_drawn(stick, canary) else 'control'}"
+        )
+
+    def _is_drawn(self, stick: bytes | None, canary: Version) -> bool:
+        return stick is not None and lot(stick, canary.label) < self._share
 
     def copies_to(self, answering: Version) -> Version | None:
         """Return the version that gets a copy of a call, None where this one is not copied."""
@@ -190,7 +205,7 @@ class Publication:
                 return
             models = _read(json.loads(read_file(self._path)))
             for serving in self._servings:
-                serving.use(*models.get(serving.model, ({}, ())))
+                serving.use(*models.get(serving.model, ({}, (), None)))
         except FileNotFoundError:
             return
         except (OSError, ValueError, RecursionError) as error:
@@ -214,8 +229,8 @@ class Publication:
         self._problem = problem
 
 
-type _Versions = tuple[dict[ServingRole, PublishedVersion], list[PublishedVersion]]
-"""Versions of a model by role, and those without a role that still answer."""
+type _Versions = tuple[dict[ServingRole, PublishedVersion], list[PublishedVersion], float | None]
+"""Versions of a model by role, those without a role that still answer, and the canary's own share."""
 
 
 def _read(value: Any) -> dict[str, _Versions]:
@@ -237,6 +252,7 @@ def _read(value: Any) -> dict[str, _Versions]:
                     PublishedVersion(str(each["label"]), str(each["url"]))
                     for each in versions.get("former", ())
                 ],
+                None if versions.get("canary_share") is None else float(versions["canary_share"]),
             )
             for name, versions in models.items()
         }

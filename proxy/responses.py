@@ -24,6 +24,8 @@ class Reason(StrEnum):
     BODY_TOO_LARGE = "body_too_large"
     NO_MODEL = "no_model"
     FAULT = "fault"
+    UNREADABLE = "unreadable"
+    NOT_PSEUDONYMISED = "not_pseudonymised"
     CALLS = "calls"
     CALLS_OF_KEY = "calls_of_key"
 
@@ -93,6 +95,19 @@ _TEXTS = {
         503,
         "overloaded",
         "Headrace: no version of this route's model serves now; see `headrace train list`.",
+    ),
+    Reason.UNREADABLE: (
+        400,
+        "invalid_request",
+        "Headrace: personal data is replaced on this route, and this request cannot be read: send JSON, "
+        "uncompressed, to chat completions, completions, responses, messages, Gemini or Ollama, with the "
+        "whole conversation in it.",
+    ),
+    Reason.NOT_PSEUDONYMISED: (
+        503,
+        "overloaded",
+        "Headrace: personal data could not be replaced in this request in time; nothing was sent. The "
+        "gateway's /metrics say why.",
     ),
     Reason.CALLS: (
         503,

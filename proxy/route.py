@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.artifacts.shelf import RouteArtifacts, Shelf
 from proxy.config import Route, Upstream
+from proxy.inline.route import RouteInline
 from proxy.model_versions import ServedModel
 from proxy.pins import Pins
 from proxy.spool import records
@@ -49,7 +50,9 @@ class UnroutedTerms(NamedTuple):
 JOURNAL = UnroutedTerms()
 
 
-type _OriginKey = tuple[str, str, tuple[bytes, str, int], str, tuple[str, ...]]
+type _OriginKey = tuple[
+    str, str, tuple[bytes, str, int], str, tuple[str, ...], tuple[str, ...] | None
+]
 
 _log = logging.getLogger(__name__)
 _UNSOUND_ANSWERS = 3
@@ -79,6 +82,8 @@ class PreparedRoute:
     """The route adds its own provider key."""
     artifacts: RouteArtifacts | None = None
     """What is added to its model requests."""
+    inline: RouteInline | None = None
+    """Puts surrogates into its requests."""
     serving: ServedModel | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: dict[str, float] = field(default_factory=dict)
@@ -182,9 +187,10 @@ class PreparedRoute:
         upstream: tuple[bytes, str, int],
         served: str = "",
         artifacts: tuple[str, ...] = (),
+        subjects: tuple[str, ...] | None = None,
     ) -> bytes:
         """Return the packed origin of an exchange, made once for each client, mode and version."""
-        key = (client.key_id, mode, upstream, served, artifacts)
+        key = (client.key_id, mode, upstream, served, artifacts, subjects)
         known = self._origins.get(key)
         if known is not None and known[0] is client:
             return known[1]
@@ -199,6 +205,7 @@ class PreparedRoute:
             upstream=origin,
             served=served,
             artifacts=artifacts,
+            subjects=subjects,
         )
         self._origins[key] = (client, packed)
         return packed

@@ -5,6 +5,8 @@ import time
 
 from proxy.artifacts.shelf import Shelf
 from proxy.config import GatewayConfig
+from proxy.counters import Counters
+from proxy.inline.route import InlineTerms, RouteInline
 from proxy.model_versions import Publication
 from proxy.paths import lies_below
 from proxy.pins import FILE_NAME, Pins
@@ -47,6 +49,27 @@ class Router:
             self._add_pattern(pattern)
         if config.intercept_route_hosts:
             self._exact |= set(self._hosts)
+
+    def pseudonymise(self, terms: InlineTerms, counters: Counters) -> RouteInline:
+        """Put surrogates into the requests of the routes that policy names.
+
+        Raises:
+            ConfigurationError: there is no such route, or its calls cannot be read.
+        """
+        inline, plans = RouteInline(terms, counters), {plan.name: plan for plan in self.plans}
+        for name in terms.routes:
+            plan = plans.get(name)
+            if plan is None:
+                known = ", ".join(sorted(plans)) or "none"
+                raise ConfigurationError(
+                    f"Redaction policy, inline.routes: no route {name}. Routes: {known}"
+                )
+            if plan.kind != "model":
+                raise ConfigurationError(
+                    f"Redaction policy, inline.routes: {name} is no route of a model; leave it out"
+                )
+            plan.inline = inline
+        return inline
 
     def refresh_credentials(self) -> None:
         """Read the credentials again that come from files; what cannot be read stays as it was."""

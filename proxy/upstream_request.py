@@ -11,6 +11,8 @@ OWN_HEADERS = b"x-headrace-"
 """Beginning of the names of Headrace's own headers."""
 URL_SESSION = b"x-headrace-url-session"
 """The gateway alone writes it, for the capture: the session in the request's path."""
+END_USER = b"x-headrace-end-user"
+"""By which a client names its end user, and the gateway for the capture where the body no longer does."""
 _TASK = b"x-headrace-task"
 """The same, for the task of a begun session."""
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"http2-settings"})

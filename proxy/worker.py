@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from proxy.addon import GatewayAddon
 from proxy.admin import Admin, can_record, spool_gauges
 from proxy.admission import AdmissionControl
+from proxy.api.artifacts import FetchedArtifacts
 from proxy.api.endpoints import Endpoints
 from proxy.api.sessions import SessionCalls
 from proxy.api.webhooks import Webhooks
@@ -19,6 +20,7 @@ from proxy.counters import Counters
 from proxy.credentials import Fingerprints
 from proxy.exchange import Services
 from proxy.housekeeping import Housekeeping
+from proxy.inline.route import InlineTerms
 from proxy.keys import KeyRegistry
 from proxy.limits import Budgets
 from proxy.mitm import fastpath, logs, wire
@@ -48,10 +50,18 @@ _log = logging.getLogger(__name__)
 class Gateway:
     """One worker of the gateway inside a running event loop; one per process at a time."""
 
-    def __init__(self, config: GatewayConfig, *, spool_key: bytes, fingerprint_key: bytes) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        spool_key: bytes,
+        fingerprint_key: bytes,
+        inline: InlineTerms | None = None,
+    ) -> None:
         self._config = config
         self.counters = Counters()
         self._router = Router(config)
+        self._inline = None if inline is None else self._router.pseudonymise(inline, self.counters)
         self._budgets = Budgets(SharedCounters(config.limits), load_prices(config.prices))
         self._listeners = Listeners(shared=config.workers > 1)
         self._spool: SpoolWriter | None = None
@@ -196,6 +206,7 @@ class Gateway:
                 self._fingerprints,
                 SessionCalls(self._router, registry, sessions),
                 Webhooks(self._config.webhooks, registry, self.counters),
+                FetchedArtifacts(self._router.shelf),
             ),
         )
 
@@ -283,6 +294,8 @@ class Gateway:
         self._settle()
         if self._spool is not None:
             self._spool.close()
+        if self._inline is not None:
+            self._inline.close()
         self._budgets.ledger.close()
         self._router.pins.close()
         if self._tracing is not None:

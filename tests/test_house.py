@@ -14,6 +14,7 @@ REGISTRIES = {
     "headrace.cli": "a file for each noun of the command line",
     "trajectory.dialects.registry": "a file for each wire format",
     "trajectory.formats.catalog": "a file for each document format",
+    "evolve.proposers.catalog": "a file for each kind of candidate",
     "lakehouse.schema.columns": "a file for each kind of table",
 }
 """Modules that list what lies beside them: each entry is a module of its own."""
@@ -23,13 +24,11 @@ ALONE: dict[str, str] = {
     "proxy.metrics": "what is measured; proxy.admin is where it is asked",
     "proxy.api.traces": "one endpoint",
     "proxy.api.signatures": "the schemes of vendors, tested alone against their own examples",
-    "governance.detect.names.network": "tuned by hand, with its plain reference in the tests",
     "governance.detect.rules.hooks": "checks that rules in YAML name",
-    "governance.detect.rules.spans": "the same, where a value is a part of what matches",
     "governance.redact.generalise": "one operator",
     "governance.redact.surrogates": "one operator",
     "governance.redact.splice": "one algorithm: findings that overlap, tested alone",
-    "governance.redact.json_text": "one kind of text",
+    "governance.redact.wire": "redaction of requests, tested alone",
     "governance.trial.build": "what a trial needs; governance.trial.run runs it",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",
     "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
@@ -46,7 +45,7 @@ BEHAVIOURS = {
     "governance": "test_dialects test_drift test_engine_properties test_leftovers test_wire",
     "governance/detect": "test_accounts test_bare_numbers test_passwords test_secrets test_things "
     "test_told_names",
-    "governance/redact": "test_operators test_practice",
+    "governance/redact": "test_operators test_practice test_wire_hiding",
     "headrace": "test_cli_credit test_cli_privacy test_cli_quality test_documents test_dry_run "
     "test_open_lake test_plugins",
     "headrace/app": "test_tool_routes",
@@ -58,7 +57,8 @@ BEHAVIOURS = {
     "practice": "test_live",
     "proxy": "test_fault_matrix test_faults test_forward test_garbage test_hostile test_http2 "
     "test_identity test_mcp test_memory test_refusing_disk test_routes test_sending test_token_dialects test_transparent test_workers",
-    "proxy/mitm": "test_strangers test_tunnels",
+    "proxy/inline": "test_declassification",
+    "proxy/mitm": "test_answers test_strangers test_tunnels",
     "train": "test_accelerator test_chat_templates test_floors test_gate_errors test_loading "
     "test_package test_registry_races test_trl_formats test_volatile_prompts",
     "trajectory": "test_yaml_documents",

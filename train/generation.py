@@ -11,7 +11,6 @@ import logging
 import queue
 import random
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -54,6 +53,18 @@ class Network[S](Protocol):
 
     def end(self, sequence: S) -> None:
         """Forget a sequence."""
+
+
+class ChatNetwork[S](Network[S], Protocol):
+    """A network that a server can show conversations to."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer, as the transformers library has it."""
+
+    @property
+    def masker(self) -> Masker:
+        """Renders conversations with the tokenizer's chat template."""
 
 
 class LanguageModel:
@@ -158,14 +169,17 @@ class Engine[N: Network[Any]]:
 
     def __init__(self, network: N) -> None:
         """Begin to serve."""
-        self.network = network
-        self.generated = 0
-        self.cpu_seconds = 0.0
+        self._network = network
         self._waiting: queue.SimpleQueue[Generation | None] = queue.SimpleQueue()
         self._door = threading.Lock()
         self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
         self._thread.start()
+
+    @property
+    def network(self) -> N:
+        """What generates."""
+        return self._network
 
     def submit(
         self, prompt: Sequence[int], sampling: Sampling, emit: Callable[[Token | None], None]
@@ -210,9 +224,7 @@ class Engine[N: Network[Any]]:
         with torch.inference_mode():
             while open_for_more or active:
                 open_for_more = open_for_more and self._admit(active)
-                begun = time.thread_time()
                 self._step(active)
-                self.cpu_seconds += time.thread_time() - begun
 
     def _admit(self, active: list[Generation]) -> bool:
         """Take waiting sequences; block when there is nothing else to do. False: no more come."""
@@ -220,7 +232,6 @@ class Engine[N: Network[Any]]:
             generation = self._waiting.get()
             if generation is None:
                 return False
-            begun = time.thread_time()
             try:
                 generation.sequence, logits = self.network.begin(generation.prompt)
             except Exception as error:  # noqa: BLE001 - one sequence must not end the others
@@ -231,7 +242,6 @@ class Engine[N: Network[Any]]:
                 self.network.end(generation.sequence)
             else:
                 active.append(generation)
-            self.cpu_seconds += time.thread_time() - begun
         return True
 
     def _step(self, active: list[Generation]) -> None:
@@ -265,7 +275,6 @@ class Engine[N: Network[Any]]:
             return True
         one.made += 1
         one.token = draw_token(logits, one.sampling, one.draw)
-        self.generated += 1
         logprobs = logits.log_softmax(-1)
         top: tuple[tuple[int, float], ...] = ()
         if one.sampling.top_logprobs:
@@ -391,19 +400,18 @@ def read_answer(
 
     What cannot be read as calls is text, as it came.
     """
-    from trl.chat_template_utils import parse_response
-
     text = {"role": "assistant", "content": str(tokenizer.decode(ids, skip_special_tokens=True))}
     if not tools or getattr(tokenizer, "response_template", None) is None:
         return text
     try:
-        said = parse_response(tokenizer, ids, prefix=prompt, tools=list(tools))
+        said = tokenizer.parse_response(ids, prefix=prompt, tools=list(tools)) or text
     except (ValueError, KeyError, TypeError, AttributeError):
         return text
     calls = [_call(place, call) for place, call in enumerate(said.get("tool_calls") or ())]
     if not all(calls):
         return text
-    message: ChatMessage = {"role": "assistant", "content": str(said.get("content") or "")}
+    content = str(said.get("content") or "").removesuffix(tokenizer.eos_token or "")
+    message: ChatMessage = {"role": "assistant", "content": content}
     return {**message, "tool_calls": calls} if calls else message
 
 

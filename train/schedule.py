@@ -74,8 +74,10 @@ class ScheduleSpec(StrictModel):
     evolution: Path | None = None
     """Document of kind Evolution, relative to this file: each night decides first what should change
     (``headrace evolve run``), and trains only when that is the weights."""
-    promote: bool = False
-    """Let a candidate that passed its gate serve at once; the next recipe then starts from it."""
+    promote: bool | Literal["ladder"] = False
+    """Let a candidate that passed its gate serve at once; the next recipe then starts from it. With
+    ``ladder`` it goes on trial instead (``headrace trial``), by ``promotion.ladder`` of ``evolution`` or
+    of the shipped policy, and ends the night."""
     conditions: Conditions = Conditions()
     deadline_minutes: float = Field(default=480, gt=0, le=_LONGEST_MINUTES)
     """A night that is not over by then is stopped; a run that began with the same goes on later."""

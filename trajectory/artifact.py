@@ -16,6 +16,10 @@ type ArtifactSurface = Literal["memory", "skill", "harness", "tools"]
 SURFACES: tuple[ArtifactSurface, ...] = ("memory", "skill", "harness", "tools")
 MARK = "headrace-artifact"
 """Name of the marks around a block; no text may hold it."""
+ARM = "~"
+"""Begins what a capture says of a session's arm in an artefact's trial, among the names of what was added."""
+MODEL_ARM = "^"
+"""The same in a model's trial: what was drawn, which is not what answers while the candidate is down."""
 _ALL_CHARACTERS = 1_000_000
 
 
@@ -123,7 +127,7 @@ class ToolsContent(StrictModel):
         except PatchError as error:
             raise ValueError(f"no JSON patch (RFC 6902): {error}") from None
         for operation in value:
-            for place in (operation["path"], operation.get("from", "/a/description")):
+            for place in (operation[key] for key in ("path", "from") if key in operation):
                 parts = pointer(place)
                 if len(parts) < 2 or parts[1] not in ("description", "parameters"):
                     raise ValueError(

@@ -110,13 +110,17 @@ class Exchange:
     outcome: ExchangeOutcome
     position: SpoolPosition
     capture_note: str = ""
-    """Why a body is not whole though the exchange was: ``opt-out``, ``spool-full`` …; else empty."""
+    """Why a body is not whole though the exchange was: ``opt-out``, ``answered-early`` …; else empty."""
     served: str = ""
     """The registered version that the gateway chose, ``name@version``; empty where it chose none."""
     shadow_of: str = ""
     """The exchange whose request was copied to another model here; nobody saw this answer."""
     artifacts: tuple[str, ...] = ()
-    """What the gateway added to the request, ``name@version``; ``=id+id`` behind it names shown facts."""
+    """What the gateway added to the request, ``name@version``; ``=id+id`` behind it names shown facts.
+    The session's arms in trials are among them."""
+    subjects: tuple[str, ...] | None = None
+    """Whom the surrogates name that the gateway put into the request, as keyed pseudonyms; None where it
+    put in none."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

@@ -131,7 +131,7 @@ class _Protocol(H11Protocol):
         clients: set[HttpClient],
         client: HttpClient,
     ) -> None:
-        super().__init__(config, server.server_state, {_CLIENT: client})
+        super().__init__(config, server.server_state, {**server.lifespan.state, _CLIENT: client})
         self._clients = clients
         self._client = client
 
@@ -207,7 +207,6 @@ class HttpServer:
         self._config = uvicorn.Config(
             app,
             ws="none",
-            lifespan="off",
             log_config=None,
             log_level="critical",
             access_log=False,
@@ -247,6 +246,8 @@ class HttpServer:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         opening: set[asyncio.Task[None]] = set()
+        while not self._uvicorn.started:  # noqa: ASYNC110 - uvicorn tells it by a flag
+            await asyncio.sleep(0.005)
         while True:
             try:
                 opened, address = await loop.sock_accept(self._listener)

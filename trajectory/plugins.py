@@ -1,4 +1,4 @@
-"""Plugins: dialects, detectors, recipes, reward functions and environments of other packages.
+"""Plugins: dialects, detectors, recipes, rewards, environments and proposers of other packages.
 
 A package that is installed beside Headrace names them as entry points of the groups below. Headrace
 loads them into its own processes: a plugin runs as the product, sees what the product sees before
@@ -20,6 +20,7 @@ DETECTORS = "headrace.detectors"
 RECIPES = "headrace.recipes"
 REWARDS = "headrace.rewards"
 ENVIRONMENTS = "headrace.environments"
+PROPOSERS = "headrace.proposers"
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -28,6 +29,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         RECIPES: ("name", "purpose", "makes", "options", "select", "rows", "trainer"),
         REWARDS: ("__call__",),
         ENVIRONMENTS: ("reset",),
+        PROPOSERS: ("name", "surface", "propose"),
     }
 )
 """Group of entry points → the members that each of its objects must have."""

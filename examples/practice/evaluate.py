@@ -17,11 +17,11 @@ from pathlib import Path
 
 from examples.practice.clients import CLIENTS
 from examples.practice.fleet import Plan, Session, run_fleet
-from examples.practice.loaded_models import ModelLoader
-from examples.practice.provider import Provider
-from examples.practice.serving import served_in_thread
+from examples.practice.network import PracticeNetwork
 from examples.practice.tasks import SPLITS
 from examples.practice.tools import ToolServer
+from headrace.serving.server import ModelServer
+from train.generation import Engine
 
 CACHE_VARIABLE = "PRACTICE_EVALUATIONS"
 """Names a folder as ``--cache`` does."""
@@ -43,13 +43,14 @@ def evaluate(
     arithmetic does not depend on what else is generated at the moment.
     """
     key = secrets.token_hex(16)
-    provider = Provider(ModelLoader(root=None, fixed=model, exact=True), key=key)
-    tools = ToolServer(seed=seed)
-    with served_in_thread(provider.app()) as port, served_in_thread(tools.app()) as tools_port:
-        address = f"http://127.0.0.1:{port}"
+    engine = Engine(PracticeNetwork(model, exact=True))
+    provider = ModelServer({"practice": engine}, key=key).listen("127.0.0.1", 0)
+    tools = ToolServer(seed=seed).listen()
+    with provider, tools:
+        address = f"http://127.0.0.1:{provider.port}"
         plan = Plan(
             client=client,
-            tools_url=f"http://127.0.0.1:{tools_port}/mcp",
+            tools_url=f"http://127.0.0.1:{tools.port}/mcp",
             sessions=tasks * attempts,
             seed=seed,
             split=split,
@@ -63,6 +64,7 @@ def evaluate(
             direct=True,
         )
         report = asyncio.run(run_fleet(plan))
+    engine.stop()
     number = {f"practice-{seed}-{split}-{index}": index for index in range(tasks)}
     return sorted(report.sessions, key=lambda s: (number[s.task.task_id], s.attempt))
 

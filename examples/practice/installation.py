@@ -79,7 +79,9 @@ class Installation:
         provider += ["--tls-port", str(ports.provider_tls), "--faults", str(_FAULTS)]
         provider += ["--seed", seed, "--tls-cert", str(certificate / "cert.pem")]
         provider += ["--tls-key", str(certificate / "key.pem")]
-        stage.start("provider", [*provider, "--models-dir", str(stage.home / "models")], {})
+        stage.start(
+            "provider", [*provider, "--model", str(stage.home / "models" / MODEL / "0001")], {}
+        )
         tools = ["-m", "examples.practice.tools", "--port", str(ports.tools), "--seed", seed]
         stage.start("tools", [*tools, "--failures", str(_TOOL_FAILURES)], {})
         stage.start("up", ["-m", "headrace", "--home", str(stage.home), "up"], {})

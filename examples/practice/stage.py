@@ -122,14 +122,6 @@ class Stage:
         """Run a ``headrace`` command with ``--json`` and return its value."""
         return json.loads(self.headrace(*arguments, "--json").output)
 
-    def provider_stats(self) -> dict[str, Any]:
-        """Return the provider's own counts."""
-        with httpx.Client(trust_env=False, timeout=10) as client:
-            stats: dict[str, Any] = client.get(
-                f"http://127.0.0.1:{self.ports.provider}/stats"
-            ).json()
-        return stats
-
 
 @dataclass(frozen=True, slots=True)
 class Program:

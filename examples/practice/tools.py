@@ -7,20 +7,23 @@ and a busy price service are tool errors.
 
 import argparse
 import random
+import signal
+import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from examples.practice.planted_values import PlantedValue
 from examples.practice.shop import PRICES, money, total_cents
 from examples.practice.tasks import contact_for
+from trajectory.http_server import HttpLimits, HttpServer
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+_LIMITS = HttpLimits(request_seconds=120, write_seconds=120, waiting=1024)
+"""Agents keep connections open between their calls."""
 BUSY = "The price service is busy, call again."
 
 
@@ -53,21 +56,20 @@ class ToolServer:
         self.requests: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
 
-    def app(self) -> "ASGIApp":
-        """Return the ASGI app."""
+    def listen(self, port: int = 0, *, host: str = "127.0.0.1") -> HttpServer:
+        """Return the server on a port; it answers at ``/mcp`` within its context.
+
+        Raises:
+            OSError: the port is taken.
+        """
         from mcp.server.fastmcp import FastMCP
         from mcp.types import ToolAnnotations
-        from starlette.responses import JSONResponse
 
         server = FastMCP("practice-shop", log_level="CRITICAL")
         only_reads = ToolAnnotations(readOnlyHint=True)
         server.add_tool(self.quote, structured_output=False, annotations=only_reads)
-
-        async def stats(_: "Request") -> "Response":
-            return JSONResponse({"requests": dict(self.requests), "calls": dict(self.calls)})
-
-        server.custom_route("/stats", methods=["GET"])(stats)
-        return _RequestCounter(server.streamable_http_app(), self.requests)
+        app = _RequestCounter(server.streamable_http_app(), self.requests)
+        return HttpServer(app, host=host, port=port, limits=_LIMITS)
 
     def quote(
         self,
@@ -112,10 +114,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the contact persons in quotes")
     parser.add_argument("--failures", type=float, default=0.0, help="share of quotes that fail")
     options = parser.parse_args()
-    from examples.practice.serving import Listener, serve
-
-    app: Any = ToolServer(seed=options.seed, failures=options.failures).app()
-    serve(app, (Listener(options.port, options.host),))
+    end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: end.set())
+    server = ToolServer(seed=options.seed, failures=options.failures)
+    with server.listen(options.port, host=options.host):
+        end.wait()
 
 
 if __name__ == "__main__":

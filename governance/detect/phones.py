@@ -81,6 +81,8 @@ _TOLD = frozenset(
         "звонил",
         "mobilen",
         "msisdn",
+        "tfno",
+        "telemovel",
         "wa",
         "viber",
         "फोन",
@@ -112,6 +114,14 @@ _HINTED = frozenset(
         "answer",
         "messages",
         "registered",
+        "contacto",
+        "contato",
+        "contatto",
+        "kontakt",
+        "recapito",
+        "oddzwonienie",
+        "wasap",
+        "celu",
     ]
 )
 """Words that do so when they stand right before it, or for digits in the shape of a number."""

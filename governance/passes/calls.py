@@ -177,5 +177,7 @@ def found_in(
 
 
 def _under(prefix: str, report: RedactionReport) -> RedactionReport:
+    if not report.places:
+        return report
     places = tuple(place._replace(path=prefix + place.path) for place in report.places)
     return replace(report, places=places)

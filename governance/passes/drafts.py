@@ -8,6 +8,7 @@ from governance.identifiers import Namer
 from governance.policy.capture import CaptureField
 from governance.redact.trajectory import CleanCall, CleanMessage
 from governance.vocabulary import finish_reason, reason_word
+from trajectory.artifact import ARM, MODEL_ARM
 from trajectory.assembly.effects import SideEffect, replay_class
 from trajectory.assembly.fingerprint import result_text
 from trajectory.assembly.result import PlacedCall
@@ -220,7 +221,12 @@ def _step(
         session_hint=placed.session_hint,
         group_id=placed.group_id,
         agent_role=fields.agent or fields.acts_as,
-        artifacts=tuple(each.partition("=")[0] for each in exchange.artifacts) or None,
+        artifacts=tuple(
+            each.partition("=")[0]
+            for each in exchange.artifacts
+            if not each.startswith((ARM, MODEL_ARM))
+        )
+        or None,
         mean_logprob=_mean_logprob(call),
         ext=_json(_ext(placed, clean)),
     )
@@ -234,6 +240,14 @@ def _ext(placed: PlacedCall, clean: CleanCall) -> JsonValue:
     shown = [each.partition("=") for each in placed.call.exchange.artifacts if "=" in each]
     if shown and isinstance(ext, dict):
         ext = {**ext, "artifact_facts": {label: [*facts.split("+")] for label, _, facts in shown}}
+    for name, mark in (("artifact_arm", ARM), ("model_arm", MODEL_ARM)):
+        arms = [
+            each.removeprefix(mark)
+            for each in placed.call.exchange.artifacts
+            if each.startswith(mark)
+        ]
+        if arms and isinstance(ext, dict):
+            ext = {**ext, name: arms[0]}
     if placed.side_effect is not None and isinstance(ext, dict):
         ext = {**ext, "side_effect": placed.side_effect}
     return ext
@@ -336,8 +350,15 @@ def _tokens(
         logprobs=captured.logprobs,
         loss_mask=None,
         model_served=clean.fields.model_served,
-        token_fidelity="exact" if context_clean else "span_masked",
+        token_fidelity=_fidelity(call, context_clean=context_clean),
     )
+
+
+def _fidelity(call: Call, *, context_clean: bool) -> str:
+    """Return whether tokens are those of the call; a provider that saw surrogates made them of these."""
+    if not context_clean:
+        return "span_masked"
+    return "exact" if call.exchange.subjects is None else "pseudonymised_inline"
 
 
 def _capture_level(call: Call, tokens: Tokens | None) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from governance.executor import InlineRedaction, RedactionExecutor, RedactionRequest
 from governance.identifiers import Namer
-from governance.passes.calls import AdmittedCall, EndedCall, RedactedCall, found_in, held
+from governance.passes.calls import AdmittedCall, EndedCall, RedactedCall, held
 from governance.records import Decision, GovernanceRecord, Rewrite
 from governance.redact.report import NamePart, RedactedMessage, RedactionScope
 from governance.redact.trajectory import CallRedactor, TrajectoryRedaction
@@ -181,7 +181,11 @@ def _gives_away(one: RedactedCall) -> bool:
     if not (placed.step_index or placed.context_keep or placed.parent_step_id):
         return False
     new = clean.context if placed.context_is_delta else clean.context[placed.context_keep :]
-    return bool(found_in(clean, new).report.counts)
+    reports = [
+        clean.fields.report,
+        *(one.report for one in (*new, clean.output) if one is not None),
+    ]
+    return any(report.changed for report in reports)
 
 
 class LateNames:

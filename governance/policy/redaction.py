@@ -1,5 +1,6 @@
 """The ``spec`` of a Redaction policy: which entities, what is done to each, and which guards run."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal, Self
 
@@ -97,6 +98,82 @@ class NamesSpec(Spec):
     )
 
 
+class RestoreSpec(Spec):
+    """Who gets values back in the place of surrogates."""
+
+    to: tuple[str, ...] = Field(
+        default=("client",),
+        description=(
+            "`client`, always; and `tool:NAME` for each tool whose calls may carry values (`tool:*` for "
+            "all). The calls of other tools carry values that the tool said itself in the conversation, "
+            "and keep the surrogates of all others."
+        ),
+    )
+
+    @field_validator("to")
+    @classmethod
+    def _are_receivers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if one != "client" and not (one.startswith("tool:") and len(one) > len("tool:")):
+                raise ValueError(f"{one}: say `client`, `tool:NAME` or `tool:*`")
+        if "client" not in value:
+            raise ValueError("the client always gets its values back: add `client`")
+        return value
+
+
+_NOT_INLINE = frozenset({"OPAQUE_DATA"})
+"""Bytes that nobody can look into: no surrogate could stand for a picture."""
+
+
+class InlineSpec(Spec):
+    """Personal data in requests is replaced before the provider sees it, and restored in answers."""
+
+    routes: tuple[str, ...] = Field(
+        min_length=1,
+        description=(
+            "Routes of the gateway. Their requests must be chat completions, completions, responses, "
+            "messages, Gemini's or Ollama's; others are refused."
+        ),
+    )
+    entities: tuple[str, ...] = Field(
+        default=(),
+        description=(
+            "Entity types that are replaced; by default all that this policy looks for and does not keep."
+        ),
+    )
+    scope: Literal["conversation", "day", "tenant"] = Field(
+        default="conversation",
+        description=(
+            "How far one value keeps one surrogate. A conversation is named by the client's session or "
+            "told by its first words."
+        ),
+    )
+    surrogates: Literal["token"] = Field(
+        default="token", description="`EMAIL_xkdrwqpzmtbnhgcvfj`: a type and 16 to 21 consonants."
+    )
+    restore: RestoreSpec = RestoreSpec()
+    on_failure: Literal["refuse", "pass"] = Field(
+        default="refuse",
+        description=(
+            "What becomes of a request that cannot be read, or looked into in time: an error in the "
+            "provider's own shape, or the request goes on as it is, counted."
+        ),
+    )
+    budget_ms: Whole = Field(
+        default=5000,
+        ge=10,
+        le=600_000,
+        description="Milliseconds that a request may wait until everything in it is replaced.",
+    )
+
+    def sought(self, operators: Mapping[str, Operator]) -> frozenset[str]:
+        """Return the entity types that are replaced, of those that the policy looks for."""
+        if self.entities:
+            return frozenset(self.entities)
+        kept = {name for name, how in operators.items() if how is Operator.KEEP}
+        return frozenset(operators) - kept - _NOT_INLINE
+
+
 class RedactionSpec(Spec):
     """What is looked for in captured text and what happens to what is found."""
 
@@ -170,6 +247,12 @@ class RedactionSpec(Spec):
             "joined on them for certain."
         ),
     )
+    inline: InlineSpec | None = Field(
+        default=None,
+        description=(
+            "Replace on the wire, on some routes, what is found; the gateway reads this at its start."
+        ),
+    )
     timeout_seconds: Number = Field(
         default=20.0,
         gt=0,
@@ -222,6 +305,16 @@ class RedactionSpec(Spec):
             if operator is Operator.GENERALISE and entity not in GENERALISABLE:
                 raise ValueError(
                     f"{entity} has no wider form: generalise takes {', '.join(sorted(GENERALISABLE))}"
+                )
+        if self.inline is not None:
+            for entity in self.inline.entities:
+                if entity in _NOT_INLINE or entity not in self.operators():
+                    known = sorted(frozenset(self.operators()) - _NOT_INLINE)
+                    raise ValueError("inline.entities: " + unknown("entity type", entity, known))
+            if self.keys == "subject":
+                raise ValueError(
+                    "inline: surrogates are made without the keys of subjects, so destroying one would not "
+                    "undo them; inline needs keys installation"
                 )
         sealed = any(operator is Operator.ENCRYPT for operator in self.entities.values())
         if sealed and self.keys == "subject" and self.scope == "trajectory":

@@ -13,6 +13,7 @@ from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
 from governance.redact.pseudonym import key_of_epoch
 from governance.redact.redactor import Redactor, known_entities
 from governance.redact.subject_keys import SubjectKeys
+from governance.redact.wire import WireRedactor, wire_spec
 from trajectory.documents.problems import meant
 from trajectory.errors import ConfigurationError
 from trajectory.plugins import DETECTORS, load_plugins
@@ -75,18 +76,57 @@ def _detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -> lis
     detectors: list[Detector] = [PresidioDetector(found), KeyPaths(entities)]
     if "STREET_ADDRESS" in entities:
         detectors.append(AddressBlocks())
+    embedded = None
+    if spec.names.model == "embedded" and entities & NAME_ENTITIES:
+        from governance.detect.names.embedded_model import EmbeddedNames
+
+        embedded = EmbeddedNames(entities)
     if "PERSON" in entities and spec.names.rules:
         from governance.detect.names.rules import NameRules
 
-        detectors.append(NameRules())
+        detectors.append(NameRules(None if embedded is None else embedded.confirmed))
     detectors += [one for one in load_plugins(DETECTORS) if entities & one.entities]
     detectors.append(TableCells([*detectors]))
-    if spec.names.model is not None and entities & NAME_ENTITIES:
+    if embedded is not None:
+        detectors.append(embedded)
+    elif spec.names.model is not None and entities & NAME_ENTITIES:
         from governance.detect.names.model import NamesModel
 
         with _field("spec", "names", "model"):
             detectors.append(NamesModel.load(spec.names.model, entities))
     return detectors
+
+
+def wire_redactor_of(bundle: PolicyBundle, *, pseudonym_key: bytes) -> WireRedactor | None:
+    """Return what puts surrogates into requests; None where the bundle does not ask for it.
+
+    Args:
+        bundle: the policy.
+        pseudonym_key: names data subjects as redaction at rest does.
+
+    Raises:
+        PolicyError: what it asks for is not there; the text names file, line and field.
+    """
+    spec = bundle.redaction.spec
+    if spec.inline is None:
+        return None
+    sought = wire_spec(spec, spec.inline.sought(spec.operators()))
+    seconds = min(spec.timeout_seconds, spec.inline.budget_ms / 1000)
+    sought = sought.model_copy(
+        update={"timeout_seconds": seconds}
+    )  # others wait for the same thread
+    try:
+        detectors = _detectors(sought, frozenset(sought.operators()), bundle.path)
+    except FieldError as error:
+        raise bundle.located("Redaction", error) from error
+    redactor = WireRedactor(
+        sought,
+        detectors,
+        pseudonym_key=key_of_epoch(pseudonym_key, spec.key_epoch),
+        subject_key=pseudonym_key,
+    )
+    redactor.warm()
+    return redactor
 
 
 def redactor_of(

@@ -74,4 +74,6 @@ def literals(text: str) -> Iterator[Literal]:
 
 def encoded(value: str, *, like: str) -> str:
     """Return a JSON string literal, escaped like the literal that it replaces."""
-    return encode_basestring_ascii(value) if like.isascii() else encode_basestring(value)
+    if like.isascii() or any("\ud800" <= one <= "\udfff" for one in value):
+        return encode_basestring_ascii(value)  # half of a pair can only be written as an escape
+    return encode_basestring(value)

@@ -14,6 +14,8 @@ from governance.redact.generalise import generalised
 from governance.redact.reversible import seal
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.surrogates import surrogate
+from trajectory.surrogate import FORM
+from trajectory.surrogate import PATTERN as SURROGATE
 
 _LINKED = (Operator.PSEUDONYM, Operator.HASH, Operator.ENCRYPT)
 """Operators that make something with a key."""
@@ -35,13 +37,14 @@ def own_marks(operators: Mapping[str, Operator]) -> re.Pattern[str]:
     """Return what a policy's redaction writes itself, and what is never redacted again.
 
     A mark names an entity that is looked for; sealed values count where the policy seals them, and
-    ``****`` where it stands alone.
+    ``****`` where it stands alone. Surrogates that the gateway put in are marks too.
     """
     known = "|".join(sorted({*operators, *DEFAULT_ENTITIES, ENCODED_DATA}))
     sealed = "|".join(sorted(one for one, how in operators.items() if how is Operator.ENCRYPT))
     marks = [
         rf"<(?:{known})(?:_{_WITH_A_LETTER}{{6,32}}|:{_WITH_A_LETTER}{{16}})?>",
         r"(?<![0-9A-Za-z*])\*{4}(?![0-9A-Za-z*])",
+        SURROGATE,
     ]
     if sealed:
         marks.append(rf"<(?:{sealed})~(?:[0-9a-f]{{32}}|0)\.[A-Za-z0-9_\-]{{20,4000}}>")
@@ -58,7 +61,7 @@ class OwnMarks:
     @classmethod
     def within(cls, text: str, marks: re.Pattern[str]) -> "OwnMarks | None":
         """Return those of a text; None when there are none."""
-        if "<" not in text and "****" not in text:
+        if "<" not in text and "****" not in text and FORM.search(text) is None:
             return None
         spans = [match.span() for match in marks.finditer(text)]
         return cls(spans) if spans else None

@@ -205,11 +205,16 @@ class Redactor:
         return redacted, substitution
 
     def _redact[T](
-        self, values: Sequence[T], scope: RedactionScope, walk: Walk[T]
+        self,
+        values: Sequence[T],
+        scope: RedactionScope,
+        walk: Walk[T],
+        substitution: Substitution | None = None,
     ) -> tuple[list[tuple[T, ReportBuilder]], Substitution]:
         """Return values with everything replaced, each with its report; and what was decided."""
         self._pseudonyms.begin()
-        substitution = Substitution(self._spec, self._pseudonyms, self._marks, scope)
+        if substitution is None:
+            substitution = Substitution(self._spec, self._pseudonyms, self._marks, scope)
         done = [(value, ReportBuilder(self._versions)) for value in values]
         if self._operators:  # else policy asks for nothing
             with _depth_is_an_error():
@@ -271,12 +276,12 @@ class Redactor:
             report.names.update(replacement.names)
             return replacement.text
 
-        def number(written: str, path: Path) -> int | None:
+        def number(written: str, path: Path) -> int | str | None:
             entity = self._entity_of_number(written, path, found, people)
             if entity is None:
                 return None
             report.add(path, [Finding(entity, 0, len(written), 1.0, "walker")])
-            return self._numbers.replacement(entity, written, substitution.whose)
+            return substitution.of_number(entity, written, self._numbers)
 
         def media(name: str) -> str:
             return self._pseudonyms.of_media(scope.tenant_id, name)

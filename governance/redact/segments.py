@@ -30,7 +30,7 @@ from trajectory.message import (
 
 type Path = tuple[str, ...]
 type TextFn = Callable[[str, Path, bool, Sequence[Finding]], str]
-type NumberFn = Callable[[str, Path], int | None]
+type NumberFn = Callable[[str, Path], int | str | None]
 
 _DECODED = "base64"
 """Stands at the end of the path of what was decoded."""
@@ -55,7 +55,8 @@ class Visitor:
     """Takes a text without further structure, its key path, whether it is nothing but digits of another
     text, and the digits in it that must go; returns what replaces it."""
     number: NumberFn
-    """Takes a number as written; returns the one that replaces it, None when it may stay."""
+    """Takes a number as written; returns the one that replaces it, None when it may stay. In JSON that is
+    a text, what replaces it may be any literal."""
     media: Callable[[str], str]
     """Takes the hash that bytes are named by; returns the one that replaces it."""
     parsed: "ParsedTexts"

@@ -10,7 +10,8 @@ import os
 import sqlite3
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -111,9 +112,8 @@ class FileSubjectKeys:
             (subject, nonce + self._wrap.encrypt(nonce, key, subject.encode()))
             for subject, key, nonce in zip(missing, drawn, nonces, strict=True)
         ]
-        self._file.execute("BEGIN IMMEDIATE")
-        self._file.executemany("INSERT OR IGNORE INTO subject_keys VALUES (?, ?)", rows)
-        self._file.execute("COMMIT")
+        with self._changing():
+            self._file.executemany("INSERT OR IGNORE INTO subject_keys VALUES (?, ?)", rows)
         self._looked_up(missing)  # another process may have been first
 
     def key(self, subject: str) -> bytes:
@@ -150,14 +150,24 @@ class FileSubjectKeys:
     def destroy(self, subjects: Iterable[str]) -> int:
         """See :class:`SubjectKeys`."""
         gone = 0
-        self._file.execute("BEGIN IMMEDIATE")
-        for subject in subjects:
-            self._cache.pop(subject, None)
-            gone += self._file.execute(
-                "DELETE FROM subject_keys WHERE subject = ?", (subject,)
-            ).rowcount
-        self._file.execute("COMMIT")
+        with self._changing():
+            for subject in subjects:
+                self._cache.pop(subject, None)
+                gone += self._file.execute(
+                    "DELETE FROM subject_keys WHERE subject = ?", (subject,)
+                ).rowcount
         return gone
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change the file as a whole or not at all; where the disk refuses, others can go on."""
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._file.execute("COMMIT")
+        finally:
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
 
     def _looked_up(self, subjects: list[str]) -> list[str]:
         """Remember the keys of those that have one; return the others."""

@@ -15,7 +15,7 @@ from governance.detect.normalized_text import read_as
 from governance.policy.redaction import RedactionSpec
 from governance.redact.canonical import meant
 from governance.redact.detection_cache import Item
-from governance.redact.numbers import IDENTITY
+from governance.redact.numbers import IDENTITY, BareNumbers
 from governance.redact.propagate import KnownValues, Recurrence, means_itself, outside_findings
 from governance.redact.pseudonym import ENCODED_DATA, OwnMarks, Pseudonymizer, PseudonymScope
 from governance.redact.report import NamePart, RedactionScope
@@ -108,6 +108,10 @@ class Substitution:
             self._replacements[key] = self._replacement(text, found)
         return self._replacements[key]
 
+    def of_number(self, entity: str, written: str, numbers: BareNumbers) -> int | str | None:
+        """Return what becomes of a bare number; None when it stays."""
+        return numbers.replacement(entity, written, self.whose)
+
     def _replacement(self, text: str, found: Sequence[Finding]) -> Replacement | None:
         spans = resolved(found) if found else []
         stands_for: dict[int, str] = {}
@@ -123,14 +127,14 @@ class Substitution:
         changes: list[tuple[int, int, str]] = []
         for entity, start, end, _, _ in spans:
             if entity in _UNREAD:
-                changes.append((start, end, f"<{entity}>"))
+                changes.append((start, end, self._for_digits(entity, text[start:end])))
                 continue
             value = self._meant(entity, text[start:end])
             if entity == "PERSON":
                 whole = self._known.whole(value)
                 value = stands_for.get(start, value) if whole == value else whole
                 names[value] = None
-            replacement, people = self._stand_in(entity, value)
+            replacement, people = self._stand_in(entity, value, text[start:end])
             subjects |= dict.fromkeys(people)
             if replacement is not None:
                 changes.append((start, end, replacement))
@@ -146,7 +150,12 @@ class Substitution:
             value = self._meanings[entity, written] = meant(entity, read_as(written))
         return value
 
-    def _stand_in(self, entity: str, value: str) -> StandIn:
+    def _for_digits(self, entity: str, written: str) -> str:  # noqa: ARG002 - for surrogates
+        """Return what stands for digits that go as a whole."""
+        return f"<{entity}>"
+
+    def _stand_in(self, entity: str, value: str, written: str = "") -> StandIn:  # noqa: ARG002 - for surrogates
+        """Return what stands for a value, however it is written."""
         stand_in = self._stand_ins.get((entity, value))
         if stand_in is None:
             named = self._subjects(entity, value)

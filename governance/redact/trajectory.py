@@ -5,7 +5,7 @@ import marshal
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from governance.identifiers import Namer
 from governance.policy.capture import CaptureField
@@ -45,8 +45,7 @@ class CallRedactor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CleanMessage:
+class CleanMessage(NamedTuple):
     """A redacted message with its name."""
 
     message_id: str
@@ -233,7 +232,7 @@ class TrajectoryRedaction:
             acts_as=self._agent_name(text("acts_as")),
             response_id=public_id(self._redactor, self._namer, self._scope.tenant_id, response_id),
             report=_under_fields(redacted.report),
-            subjects=redacted.subjects,
+            subjects=(*redacted.subjects, *(call.exchange.subjects or ())),
             derived=redacted.message.derived,
         )
 

@@ -92,7 +92,7 @@ class ExpectedOutcome(Spec):
     entities: dict[str, int] | None = Field(default=None, description="Findings by type.")
     absent: tuple[str, ...] = Field(default=(), description="Texts that no stored row may hold.")
     present: tuple[str, ...] = Field(default=(), description="Texts that a stored row must hold.")
-    tokens: Literal["exact", "span_masked", "none"] | None = None
+    tokens: Literal["exact", "pseudonymised_inline", "span_masked", "none"] | None = None
 
 
 class Case(Spec):

@@ -98,6 +98,16 @@ class Home:
         return self.state / "serving.json"
 
     @property
+    def trials(self) -> Path:
+        """Trials of candidates, one file each."""
+        return self.state / "trials"
+
+    @property
+    def sessions(self) -> Path:
+        """Who is signed in to the console: hashes of session ids, names and roles."""
+        return self.state / "console.sqlite"
+
+    @property
     def logs(self) -> Path:
         """Logs of the processes that ``headrace up`` starts; no personal data."""
         return self.root / "logs"

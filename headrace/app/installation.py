@@ -5,8 +5,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-import yaml
-
 from headrace.app.home import Home
 from headrace.app.master_key import Secrets, serving_key
 from headrace.app.settings import Settings
@@ -17,7 +15,9 @@ from proxy.spool import SpoolReader
 from trajectory.canonical import JsonObject
 from trajectory.dialects.http_tools import HttpTools
 from trajectory.dialects.operations import Operation, operation, read_openapi
+from trajectory.documents.source import read_data
 from trajectory.errors import ConfigurationError
+from trajectory.files import read_file
 
 
 class Address(NamedTuple):
@@ -176,13 +176,12 @@ def _operations(route: Route) -> list[Operation]:
         return found
     place = f"gateway.routes, {route.name}: openapi: {route.openapi}"
     try:
-        document = yaml.safe_load(route.openapi.read_text(encoding="utf-8"))
+        document = read_data(read_file(route.openapi).decode())
+        listed = read_openapi(cast(JsonObject, document if isinstance(document, dict) else {}))
     except OSError as error:
         raise ConfigurationError(f"{place}: {error.strerror}; give the document's path") from None
-    except (UnicodeDecodeError, yaml.YAMLError):
-        raise ConfigurationError(f"{place}: neither JSON nor YAML") from None
-    try:
-        listed = read_openapi(cast(JsonObject, document if isinstance(document, dict) else {}))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{place}: not UTF-8") from None
     except ValueError as error:
         raise ConfigurationError(f"{place}: {error}") from None
     return [*found, *listed]

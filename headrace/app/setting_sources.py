@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from headrace.app.home import Home
 from headrace.app.settings import DEFAULT_HOME, Settings
-from trajectory.documents.source import SourceDocument, read_documents
+from trajectory.documents.source import SourceDocument, parse_documents, read_documents
 from trajectory.errors import ConfigurationError
 
 
@@ -68,7 +67,7 @@ def _load(home: Path | None) -> tuple[Settings, dict[str, str]]:
         variable = environment_variable(name)
         text = os.environ.get(variable)
         if text is not None and name != "home":
-            _set(raw, name.split("."), yaml.safe_load(text) if text else "")
+            _set(raw, name.split("."), _read_variable(variable, text))
             sources[name] = f"env {variable}"
     raw["home"] = str(root.absolute())
     try:
@@ -131,6 +130,11 @@ def _read_file(path: Path) -> SourceDocument | None:
     if not isinstance(documents[0].value, dict):
         raise ConfigurationError(documents[0].error((), "settings must be a mapping of sections"))
     return documents[0]
+
+
+def _read_variable(name: str, text: str) -> Any:
+    documents = parse_documents(text, name)
+    return documents[0].value if documents else ""
 
 
 def _leaf_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -22,11 +22,11 @@ class LakeSettings(_Section):
     """A folder, or ``s3://…``, ``gs://…``, ``az://…``; empty means ``lake`` in the home folder."""
     options: dict[str, str] = Field(default_factory=dict)
     """How to reach the object store (``AWS_ENDPOINT_URL``, ``AWS_REGION``, …); credentials belong in the environment."""
-    vacuum_hours: float = Field(default=168, ge=24)
+    vacuum_hours: float = Field(default=168, ge=24, le=87_600)
     """How long files that left a table stay for time travel before maintenance removes them."""
     log_commits: int = Field(default=2_000, ge=200)
     """How many commits of each table time travel can go back at least; each costs every commit a little."""
-    sweep_hours: float = Field(default=24, gt=0)
+    sweep_hours: float = Field(default=24, gt=0, le=87_600)
     """How often maintenance removes what has reached the end of its retention."""
 
 
@@ -48,7 +48,7 @@ class ConsentSettings(_Section):
     """Environment variable with the bearer token for it."""
     timeout_seconds: float = Field(default=2.0, gt=0, le=30)
     """Without an answer by then the call is held back."""
-    cache_seconds: float = Field(default=300.0, ge=0)
+    cache_seconds: float = Field(default=300.0, ge=0, le=604_800)
     """How long an answer counts."""
 
 
@@ -63,12 +63,14 @@ class GovernSettings(_Section):
     tool_effects: dict[str, SideEffect] = Field(default_factory=dict)
     """What tools do to the world, by pattern of their names (``get_*: read``), the first that fits:
     none | read | idempotent | write | destructive | unknown. Goes before what tool servers say."""
-    interval_seconds: float = Field(default=1.0, gt=0)
+    interval_seconds: float = Field(default=1.0, gt=0, le=604_800)
     """Pause between batches when the spool has little to take."""
-    quarantine_days: float = Field(default=14.0, gt=0)
+    quarantine_days: float = Field(default=14.0, gt=0, le=3_650)
     """How long the sealed content behind a quarantine case is kept, so that it can be released."""
-    maintenance_seconds: float = Field(default=900.0, gt=0)
+    maintenance_seconds: float = Field(default=900.0, gt=0, le=604_800)
     """Pause between compaction, checkpoints and log clean-up of the lake."""
+    trial_seconds: float = Field(default=60.0, gt=0, le=86_400)
+    """Pause between two looks at the candidates on trial (``headrace trial step``)."""
 
 
 ENGINES = ("local", "ray")
@@ -102,7 +104,7 @@ class SqlServerSettings(_Section):
     """Its key in PEM."""
     allow_plaintext: bool = False
     """Listen beyond this machine without a certificate: something in front does TLS."""
-    seconds: float = Field(default=60.0, gt=0)
+    seconds: float = Field(default=60.0, gt=0, le=604_800)
     """What one query may take, to its last row."""
     memory_mib: int = Field(default=1024, ge=64)
     """Memory of one query."""
@@ -114,6 +116,42 @@ class SqlServerSettings(_Section):
     """Queries at once."""
     queries_per_key: int = Field(default=2, ge=1)
     """Queries at once with one key."""
+
+
+class RoleGrant(_Section):
+    """A role of the console that members of a group have."""
+
+    group: str
+    """As the proxy that signs people in names it."""
+    role: Literal["viewer", "reviewer", "operator", "privacy", "trainer", "admin"]
+    """What they may do."""
+    tenant: str = "*"
+    """In whose data; ``*`` is every tenant's."""
+
+
+class ConsoleSettings(_Section):
+    """The console: Headrace in a browser."""
+
+    host: str = "127.0.0.1"
+    """Where it listens; beyond this machine it wants a proxy that does TLS and signs people in."""
+    port: int = Field(default=8487, ge=0, le=65_535)
+    """Its port."""
+    url: str = Field(default="", pattern=r"^(https://[^/\s?#]+)?$")
+    """``https://host[:port]`` by which browsers reach it behind the proxy; empty: on this machine alone."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks (``10.0.0.0/8``) of the proxies that sign people in."""
+    proxy_secret_env: str = ""
+    """Environment variable with the secret that these proxies send as ``x-headrace-proxy-secret``."""
+    user_header: str = "x-forwarded-user"
+    """Header in which such a proxy names who signed in."""
+    groups_header: str = "x-forwarded-groups"
+    """Header in which it lists their groups, with commas between."""
+    groups: tuple[RoleGrant, ...] = ()
+    """Which group has which role, in whose data; nobody has one by default."""
+    idle_minutes: float = Field(default=60.0, gt=0, le=10_080)
+    """A session that rested so long has ended."""
+    session_hours: float = Field(default=12.0, gt=0, le=168)
+    """A session ends after so long in any case."""
 
 
 class TrainSettings(_Section):
@@ -142,7 +180,7 @@ class ServeSettings(_Section):
     """Further arguments of ``vllm serve``, such as ``--gpu-memory-utilization 0.4``."""
     url: str = ""
     """A server of your own that lists versions as ``name@version``; then nothing is started here."""
-    drain_seconds: float = Field(default=30.0, ge=1)
+    drain_seconds: float = Field(default=30.0, ge=1, le=604_800)
     """How long a version that was replaced stays up for calls under way."""
 
 
@@ -157,6 +195,7 @@ class Settings(_Section):
     govern: GovernSettings = GovernSettings()
     engine: EngineSettings = EngineSettings()
     sql_server: SqlServerSettings = SqlServerSettings()
+    console: ConsoleSettings = ConsoleSettings()
     train: TrainSettings = TrainSettings()
     serve: ServeSettings = ServeSettings()
 

@@ -22,6 +22,7 @@ from headrace.cli import (
     audit,
     config,
     consent,
+    console,
     credit,
     demo,
     doctor,
@@ -49,6 +50,7 @@ from headrace.cli import (
     train,
     trajectory,
     trajectory_documents,
+    trial,
     trials,
     up,
 )
@@ -67,7 +69,7 @@ app = typer.Typer(
 )
 
 for command in (
-    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_server, tap,
+    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_server, tap, console,
 ):  # fmt: skip
     command.register(app)
 trajectory_documents.register(trajectory.app)
@@ -91,14 +93,15 @@ for name, group in {
     "schedule": schedule.app,
     "evolve": evolve.app,
     "artifact": artifact.app,
+    "trial": trial.app,
 }.items():
     app.add_typer(group, name=name)
 
 _PANELS = {
     "Begin": ("up", "env", "doctor", "demo", "config"),
-    "Look": ("sql", "trajectory", "harness", "lineage", "feedback", "lake"),
+    "Look": ("console", "sql", "trajectory", "harness", "lineage", "feedback", "lake"),
     "Govern": ("policy", "consent", "quarantine", "quality", "erase", "reveal", "audit"),
-    "Learn": ("substrate", "credit", "train", "schedule", "evolve", "artifact"),
+    "Learn": ("substrate", "credit", "train", "schedule", "evolve", "artifact", "trial"),
     "Run parts alone, and let clients in": (
         *("gateway", "govern", "serve", "sql-server", "tap", "keys"),
     ),

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,14 +15,24 @@ from headrace.cli.common import JsonOption, user_name
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from evolve.proposers.catalog import ProposalRequest
     from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
-    from trajectory.artifact import SkillContent
+    from trajectory.artifact import ArtifactSurface, SkillContent
 
 
 class ExportFormat(StrEnum):
     """What is written."""
 
     SKILLS = "skills"
+
+
+class ProposedKind(StrEnum):
+    """What is drawn."""
+
+    MEMORY = "memory"
+    SKILL = "skill"
+    HARNESS = "harness"
+    TOOLS = "tools"
 
 
 app = typer.Typer(
@@ -47,6 +58,10 @@ LabelArgument = Annotated[str, typer.Argument(help=_WANTED, autocompletion=_name
 VersionArgument = Annotated[
     str, typer.Argument(help="Version, as `headrace artifact list` shows it.")
 ]
+OverrideOption = Annotated[
+    str | None,
+    typer.Option(help="Reason to let it pass in spite of what its inspection found; audited."),
+]
 
 
 @app.command()
@@ -55,23 +70,137 @@ def add(
     file: Annotated[
         Path, typer.Argument(help="YAML document of kind Artifact.", dir_okay=False, exists=True)
     ],
+    override: OverrideOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Register a document as the next version of its name; it waits until it is promoted.
 
-    Each step of its evidence must exist and allow the purpose evolve.
+    Each step of its evidence must exist and allow the purpose evolve, and it must pass its inspection
+    (`headrace evolve inspect`).
     """
     from trajectory.artifact import Artifact
     from trajectory.documents.document import load_document
 
     added = registry(AppContext.of(context)).register(
-        load_document(Artifact, file), actor=user_name()
+        load_document(Artifact, file), actor=user_name(), override=override
     )
     if as_json:
         print_json(_told(added))
         return
     typer.echo(
         f"{added.label} is registered; next: headrace artifact promote {added.name} {added.version}"
+    )
+
+
+@app.command()
+def propose(
+    context: typer.Context,
+    decision: Annotated[
+        str | None,
+        typer.Argument(help="Decision of `headrace evolve` that asks for it, or its beginning."),
+    ] = None,
+    kind: Annotated[
+        list[ProposedKind] | None, typer.Option(help="Repeat; by default what the decision says.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Whose sessions; needed where the lake has several.")
+    ] = None,
+    tool: Annotated[str | None, typer.Option(help="Only what concerns this tool.")] = None,
+    proposer: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    people: Annotated[
+        int, typer.Option(min=1, help="Different people in whose sessions it must show.")
+    ] = 2,
+    sessions: Annotated[int, typer.Option(min=1, max=100_000, help="Newest sessions read.")] = 1000,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Write documents into it.", file_okay=False)
+    ] = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="Register what passes its inspection.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw candidates from eligible steps that allow the purpose evolve: facts, procedures, patches.
+
+    Facts come from corrections in sessions that ended well, patches of tools from validation errors that
+    a later call did without, procedures from orders of calls that end better than others.
+    """
+    import yaml
+
+    from evolve.proposers.catalog import propose as draw
+    from trajectory.files import READABLE, replace_file
+
+    running = AppContext.of(context)
+    request = _request(running, decision, kind, tenant, tool, people)
+    request = replace(request, proposer=proposer, sessions=sessions)
+    artifacts = registry(running)
+    rows = []
+    for document in draw(running.lake, request):
+        found = artifacts.inspect(document)
+        name = document.metadata.name
+        value = document.model_dump(mode="json", by_alias=True, exclude_none=True)
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+        row = {
+            "artifact": name,
+            "proposer": document.spec.proposer,
+            "evidence": len(document.spec.all_evidence),
+            "objections": ", ".join(sorted({one.rule for one in found})),
+        }
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            replace_file(folder / f"{name}.yaml", text.encode(), READABLE)
+            row["file"] = str(folder / f"{name}.yaml")
+        if add and not found:
+            row["artifact"] = artifacts.register(document, actor=user_name()).label
+        rows.append({**row, "document": value} if as_json else row)
+        if folder is None and not add and not as_json:
+            typer.echo(f"---\n{printable(text)}", nl=False)
+    if as_json or folder is not None or add or not rows:
+        print_rows(rows, as_json=as_json, empty="nothing to propose from what was seen")
+
+
+def _request(
+    running: AppContext,
+    decision: str | None,
+    kinds: list[ProposedKind] | None,
+    tenant: str | None,
+    tool: str | None,
+    people: int,
+) -> "ProposalRequest":
+    """Return what is asked: a decision names surface and cause, options come before it."""
+    from evolve.proposers.catalog import SURFACES_DECIDED, ProposalRequest
+    from evolve.proposers.proposer import ProposalBounds
+
+    surfaces: list[ArtifactSurface] = [one.value for one in kinds or ()]
+    decision_id = None
+    if decision is not None:
+        from headrace.cli.evolve import decision_book
+
+        decided = decision_book(running).get(decision).decision
+        decision_id = decided.decision_id
+        if not surfaces and decided.surface not in SURFACES_DECIDED:
+            raise ConfigurationError(
+                f"decision {decision_id} is for {decided.surface}, which no proposer draws; --kind says "
+                "what shall be drawn all the same"
+            )
+        surfaces = surfaces or [SURFACES_DECIDED[decided.surface]]
+        dimension, _, value = (decided.subject or "").partition(" ")
+        if dimension == "tenant":
+            tenant = tenant or value
+        elif dimension in ("tool", "error_class", "argument_path"):
+            tool = tool or value.partition(": ")[0]
+    known = running.lake.query(
+        "SELECT DISTINCT tenant_id FROM steps ORDER BY tenant_id LIMIT 100"
+    ).to_pylist()
+    names = [row["tenant_id"] for row in known]
+    if tenant is None and len(names) != 1:
+        raise ConfigurationError(
+            f"give --tenant, because artefacts are one tenant's; there are: {', '.join(names) or 'none'}"
+        )
+    return ProposalRequest(
+        tenant=tenant or names[0],
+        bounds=ProposalBounds(people=people, tool=tool),
+        surfaces=surfaces,
+        decision=decision_id,
     )
 
 
@@ -100,7 +229,7 @@ def list_artifacts(context: typer.Context, as_json: JsonOption = False) -> None:
 def show(context: typer.Context, artifact: LabelArgument, as_json: JsonOption = False) -> None:
     """Show one version: where it comes from, what became of it, and what it says."""
     artifacts = registry(AppContext.of(context))
-    one = _find(artifacts, artifact)
+    one = find_artifact(artifacts, artifact)
     history = [
         {"at": entry.at, "action": entry.action, "actor": entry.actor, "reason": entry.reason}
         for entry in artifacts.history(one.name)
@@ -121,7 +250,7 @@ def diff(
 ) -> None:
     """Show what differs between two versions."""
     artifacts = registry(AppContext.of(context))
-    before, after = _find(artifacts, old), _find(artifacts, new)
+    before, after = find_artifact(artifacts, old), find_artifact(artifacts, new)
     first, second = (_text(one).splitlines() for one in (before, after))
     changes = list(difflib.unified_diff(first, second, before.label, after.label, lineterm="", n=2))
     if as_json:
@@ -135,9 +264,19 @@ def diff(
 
 
 @app.command()
-def promote(context: typer.Context, artifact: NameArgument, version: VersionArgument) -> None:
-    """Make a version live; refused where a step of its evidence may no longer be drawn from."""
-    promoted = registry(AppContext.of(context)).promote(artifact, version, actor=user_name())
+def promote(
+    context: typer.Context,
+    artifact: NameArgument,
+    version: VersionArgument,
+    override: OverrideOption = None,
+) -> None:
+    """Make a version live; refused where it does not pass its inspection, or its evidence is withdrawn.
+
+    A reason overrides the inspection; nothing overrides the withdrawal of evidence.
+    """
+    promoted = registry(AppContext.of(context)).promote(
+        artifact, version, actor=user_name(), override=override
+    )
     typer.echo(f"{promoted.label} is live")
 
 
@@ -154,9 +293,19 @@ def rollback(
 
 
 @app.command("try")
-def try_out(context: typer.Context, artifact: NameArgument, version: VersionArgument) -> None:
-    """Give a version to the routes' share of sessions (evolve.canary), beside the live one."""
-    tried = registry(AppContext.of(context)).try_out(artifact, version, "canary", actor=user_name())
+def try_out(
+    context: typer.Context,
+    artifact: NameArgument,
+    version: VersionArgument,
+    override: OverrideOption = None,
+) -> None:
+    """Give a version to the routes' share of sessions (evolve.canary), beside the live one.
+
+    Refused where it does not pass its inspection.
+    """
+    tried = registry(AppContext.of(context)).try_out(
+        artifact, version, "canary", actor=user_name(), override=override
+    )
     typer.echo(f"{tried.label} is on trial as canary")
 
 
@@ -224,6 +373,7 @@ def _skill_text(one: "ArtifactVersion", skill: "SkillContent") -> str:
 
 def registry(running: AppContext) -> "ArtifactRegistry":
     """Return the registry of artefacts; every change of what is live goes to the audit log first."""
+    from headrace.services.inspection import personal_data_of
     from train.registry.artifacts import ArtifactRegistry
 
     audit = running.audit
@@ -231,10 +381,16 @@ def registry(running: AppContext) -> "ArtifactRegistry":
     def write_down(action: str, subject: str, detail: Mapping[str, Any]) -> None:
         audit.append(actor=user_name(), action=action, subject=subject, detail=detail)
 
-    return ArtifactRegistry(running.home.create().artifacts, source=running.lake, audit=write_down)
+    return ArtifactRegistry(
+        running.home.create().artifacts,
+        source=running.lake,
+        audit=write_down,
+        find=personal_data_of(running),
+    )
 
 
-def _find(artifacts: "ArtifactRegistry", asked: str) -> "ArtifactVersion":
+def find_artifact(artifacts: "ArtifactRegistry", asked: str) -> "ArtifactVersion":
+    """Return a version by NAME@VERSION; by NAME the live one, else the newest."""
     name, at, version = asked.partition("@")
     if at:
         return artifacts.get(name, version)

@@ -77,7 +77,7 @@ def import_file(
 ) -> None:
     """Record many grants and withdrawals; all of a file or nothing of it."""
     from headrace.services.consent import import_consents
-    from headrace.services.substrates import mark_stale_substrates
+    from headrace.services.substrates import mark_stale_substrates, note_stale_serving
 
     running = AppContext.of(context)
     counts = import_consents(running, file, tenant, actor=user_name(), dry_run=dry_run)
@@ -88,6 +88,8 @@ def import_file(
         {**counts, "dry_run": dry_run, "substrates now stale": ", ".join(stale) or "none"},
         as_json=as_json,
     )
+    if withdrawn:
+        note_stale_serving(running, user_name())
 
 
 @app.command()
@@ -118,7 +120,7 @@ def _record(
     as_json: bool,
 ) -> None:
     from headrace.services.consent import record_consent
-    from headrace.services.substrates import mark_stale_substrates
+    from headrace.services.substrates import mark_stale_substrates, note_stale_serving
 
     purposes = purpose or list(PURPOSES)
     recorded = record_consent(
@@ -134,6 +136,8 @@ def _record(
     if not granted:
         fields["substrates now stale"] = ", ".join(mark_stale_substrates(running)) or "none"
     print_fields(fields, as_json=as_json)
+    if not granted:
+        note_stale_serving(running, user_name())
 
 
 def _warn_of_unknown_tenant(running: AppContext, tenant: str) -> None:

@@ -39,6 +39,7 @@ def erase(
 ) -> None:
     """Erase a person: rows, files, history. Names the affected substrates and models."""
     from headrace.services.erasure import ErasureRequest, check_names, erase_person, preview
+    from headrace.services.substrates import note_stale_serving
 
     running = AppContext.of(context)
     names = [*(subject or [])]
@@ -61,6 +62,8 @@ def erase(
     else:
         print_fields(_fields(report, done), as_json=False)
     _say_what_next(report, tenant, dry_run=dry_run)
+    if not dry_run:
+        note_stale_serving(running, user_name())
 
 
 def _fields(report: "RemovalReport", done: "Erasure | None") -> dict[str, object]:

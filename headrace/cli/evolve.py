@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evolve.decisions import DecisionBook
     from evolve.plan import EvolutionDecision
     from evolve.policy import Evolution
+    from trajectory.artifact import ArtifactSpec
 
 _YEARS = range(1970, 3000)
 """Years in which a night can lie."""
@@ -82,7 +83,7 @@ def run(
     A night that was decided is not decided again: its decision is shown.
     """
     running = AppContext.of(context)
-    recorded = _book(running).run(_policy(file), _day(as_of))
+    recorded = decision_book(running).run(_policy(file), _day(as_of))
     _show(recorded.decision, as_json=as_json)
     if recorded.row["status"] == "proposed":
         note(f"`headrace evolve approve {recorded.decision.decision_id}` or reject it")
@@ -93,7 +94,7 @@ def explain(
     context: typer.Context, decision: DecisionArgument, as_json: JsonOption = False
 ) -> None:
     """Show a decision: what it saw, considered and expects, and what is left of its evidence."""
-    book = _book(AppContext.of(context))
+    book = decision_book(AppContext.of(context))
     recorded = book.get(decision)
     left = book.evidence_left(recorded)
     state = {
@@ -116,7 +117,7 @@ def explain(
 @app.command()
 def history(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the decisions, what became of them, and whether they did what was expected."""
-    rows = _book(AppContext.of(context)).history()
+    rows = decision_book(AppContext.of(context)).history()
     columns = (
         "decision_id", "as_of", "policy", "surface", "subject", "status", "metric", "at_least",
         "due_at", "measured", "met",
@@ -136,7 +137,7 @@ def approve(
 
     Until it is scored no other change is proposed, but for a rollback.
     """
-    recorded = _book(AppContext.of(context)).approve(decision, reason=reason)
+    recorded = decision_book(AppContext.of(context)).approve(decision, reason=reason)
     _show_state(recorded.row, as_json=as_json)
 
 
@@ -148,11 +149,88 @@ def reject(
     as_json: JsonOption = False,
 ) -> None:
     """Say that what a decision proposes is not carried out; audited."""
-    recorded = _book(AppContext.of(context)).reject(decision, reason=reason)
+    recorded = decision_book(AppContext.of(context)).reject(decision, reason=reason)
     _show_state(recorded.row, as_json=as_json)
 
 
-def _book(running: AppContext) -> "DecisionBook":
+@app.command()
+def inspect(
+    context: typer.Context,
+    artifact: Annotated[
+        str,
+        typer.Argument(help="NAME, NAME@VERSION, or a YAML file with a document of kind Artifact."),
+    ],
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a model that answers a Safety suite without and with the artefact.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    suite: Annotated[
+        Path | None,
+        typer.Option(help="With --model: document of kind Safety; by default the shipped one."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what keeps an artefact from agents: what is wrong, where, and what to do.
+
+    Looks for facts that only a tool's answer says, orders to the model, hidden characters, personal data
+    and secrets, one person's data, wider permissions, checks left out, and contradictions of the owner.
+    Ends with 1 where it finds something.
+    """
+    from headrace.cli.artifact import find_artifact, registry
+    from trajectory.artifact import Artifact
+    from trajectory.documents.document import load_document
+
+    artifacts = registry(AppContext.of(context))
+    file = Path(artifact)
+    if file.suffix in (".yaml", ".yml"):
+        document = load_document(Artifact, file)
+        content: ArtifactSpec | None = document.spec
+        found = artifacts.inspect(document)
+    else:
+        version = find_artifact(artifacts, artifact)
+        content, found = version.content, artifacts.inspect_version(version)
+    rows = [
+        {
+            "rule": one.rule,
+            "where": one.where,
+            "what": one.what + (f": {one.beside}" if one.beside else ""),
+            "remedy": one.remedy,
+        }
+        for one in found
+    ]
+    if model is not None and content is not None:
+        rows += _safety_rows(model, suite, content)
+    print_rows(rows, as_json=as_json, empty="nothing speaks against it")
+    if rows:
+        raise typer.Exit(1)
+
+
+def _safety_rows(model: Path, suite: Path | None, content: "ArtifactSpec") -> list[dict[str, str]]:
+    """Return the rules of safety that a model breaks with an artefact and kept without."""
+    from train.evaluation.gate import judge_safety
+    from train.evaluation.safety import safety_with
+    from train.recipes.settings import GateSettings, SafetySettings
+
+    found = safety_with(SafetySettings(suite=suite), model, content)
+    lost = f"; lost: {', '.join(found.lost)}" if found.lost else ""
+    return [
+        {
+            "rule": one.rule,
+            "where": f"suite {found.suite}",
+            "what": f"{one.measured:.3g}, at most {one.required:.3g}{lost}",
+            "remedy": "change what makes the model less safe, or have a person look at the cases",
+        }
+        for one in judge_safety(GateSettings(), found)
+        if not one.passed
+    ]
+
+
+def decision_book(running: AppContext) -> "DecisionBook":
+    """Return the decisions; every change of them goes to the audit log first."""
     from evolve.decisions import DecisionBook
 
     audit = running.audit
@@ -190,7 +268,7 @@ def _as_of(running: AppContext, text: str | None) -> tuple[Any, datetime | None]
     except ConfigurationError:
         if not text.isalnum():
             raise
-        return _book(running).get(text), None
+        return decision_book(running).get(text), None
 
 
 def _show(decided: "EvolutionDecision", *, as_json: bool) -> None:
@@ -207,11 +285,15 @@ def _show(decided: "EvolutionDecision", *, as_json: bool) -> None:
         "because": said["reason"],
         "subject": said["subject"],
     }
+    if (mix := saw["mix"]) is not None:
+        moved = "moved" if mix["drifted"] else "as usual"
+        fields["mix of work"] = f"{moved} (p {mix['p_value']:.3f})"
     if (expects := document["expects"]) is not None:
-        about = f"{expects['metric']} {expects['subject']}".rstrip()
-        fields["expects"] = f"{about} of {expects['at_least']:.3f} by {expects['by'][:10]}"
+        about = expects["metric"] + (f" ({expects['subject']})" if expects["subject"] else "")
+        fields["expects"] = f"{about}: at least {expects['at_least']:.3f} by {expects['by'][:10]}"
     print_fields(fields, as_json=False)
-    print_rows([_signal_row(one) for one in saw["signals"]], as_json=False, title="Signals")
+    signals = [_signal_row(one) for one in saw["signals"]]
+    print_rows(signals, as_json=False, title="Signals: share of sessions that went right")
     columns = ("dimension", "value", "sessions", "events", "tenants", "lift", "share", "q_value",
                "is_new", "is_cause")  # fmt: skip
     for name, shown in (

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,18 +27,23 @@ def gateway(context: typer.Context) -> None:
     """Run the gateway until SIGTERM, which lets calls in flight finish."""
     if context.invoked_subcommand is not None:
         return
+    from governance.policy import load_bundle
+    from headrace.app.inline import InlineSetup, check_routes
     from proxy.gateway import serve
 
     running = AppContext.of(context)
     home = running.home.create()
     secrets = running.secrets
     config = gateway_config(running.settings, home)
+    policy = load_bundle(Path(running.settings.policy.bundle))
+    check_routes(policy, config.routes)
     note_mistyped_variables()
     start_log()
     serve(
         config,
         spool_key=secrets.derive(b"spool"),
         fingerprint_key=secrets.derive(b"fingerprint"),
+        inline=InlineSetup.of(policy, secrets),
         ready=lambda found: log(f"gateway ready: {_places(found, config.workers)}"),
     )
 

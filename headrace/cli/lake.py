@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.app.context import AppContext
-from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
+from headrace.app.output import jsonable, note, print_fields, print_json, print_rows, progress
 from headrace.cli.common import JsonOption
 
 app = typer.Typer(help="The tables: status and maintenance.", no_args_is_help=True)
@@ -41,7 +41,6 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
 
     running = AppContext.of(context)
     settings, home = running.settings.lake, running.home.create()
-    sweep_raw(running.settings, home, running.audit)
     with progress("maintaining", quiet=as_json) as advance:
         holds = holds_of(running.settings, running.lake.query)
         done = maintain_home(
@@ -52,6 +51,13 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
             holds=holds,
             namer=Namer(running.secrets.derive(b"message")),
             progress=advance,
+        )
+    if done.leap is None:
+        sweep_raw(running.settings, home, running.audit)
+    else:
+        note(
+            f"the clock is {done.leap.days} days ahead of the last round: nothing is removed by it until it "
+            "has gone on for a day; correct it, or run `headrace lake expire` to remove what is due now"
         )
     if as_json:
         print_json(jsonable(done))

@@ -43,6 +43,7 @@ def check(
     checked document by document; settings (headrace.yaml) with their webhooks' rules and secrets.
     """
     from governance.quality import gate_of
+    from headrace.app.inline import check_routes
     from headrace.services.documents import check_beside, check_file
 
     if bundle is not None and bundle.is_file():
@@ -50,6 +51,7 @@ def check(
         print_fields({"file": bundle, "kinds": ", ".join(kinds), "valid": True}, as_json=as_json)
         return
     loaded = _load(AppContext.of(context), bundle)
+    check_routes(loaded, AppContext.of(context).settings.gateway.routes)
     beside = check_beside(loaded.path)
     _redactor(loaded, b"headrace policy check")
     gate_of(loaded)

@@ -43,6 +43,10 @@ def plan(
         list[Path] | None,
         typer.Option(help="Own document to plan with instead of the shipped one; repeatable."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Plan for this model; by default what any model learned counts."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the usable items of each recipe, why others are dropped, the cost, and the pick."""
@@ -52,7 +56,9 @@ def plan(
 
     running = AppContext.of(context)
     own = [load_recipe(path) for path in recipe or ()]
-    result = plan_training(running.lake, find_manifest(running, substrate), recipes=own)
+    result = plan_training(
+        running.lake, find_manifest(running, substrate), recipes=own, model=model
+    )
     if as_json:
         print_json(jsonable(result))
         return

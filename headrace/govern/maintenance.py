@@ -7,7 +7,7 @@ the governing process's memory; killed at any moment, it leaves the tables as th
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from governance.audit import AuditLog
@@ -21,11 +21,13 @@ from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.erasure.retention import Holds
 from lakehouse.lake import Lake
 from lakehouse.maintenance.harness_fill import fill_harnesses
+from lakehouse.maintenance.logprob_removal import remove_logprobs
 from lakehouse.maintenance.table_maintenance import TableMaintenance, maintain
 from train.registry.artifacts import ArtifactRegistry
+from train.registry.versions import ModelRegistry
 from train.runs import folders as run_folders
 from trajectory.child_process import ChildProcess, open_log
-from trajectory.files import replace_file
+from trajectory.clock import RoundClock
 
 SWEPT = "retention.swept"
 _STOP_SECONDS = 10.0
@@ -38,6 +40,8 @@ class MaintenanceReport:
     tables: tuple[TableMaintenance, ...]
     sweep: RemovalReport | None
     """None when the retention sweep was not due, or nothing had expired."""
+    leap: timedelta | None = None
+    """How far the clock is ahead of the last long round, where the sweep waits until that is sure."""
 
 
 def maintain_home(
@@ -53,38 +57,34 @@ def maintain_home(
     """Do what is due: compact, checkpoint, clean logs, vacuum; now and then also the long round.
 
     The long round (``lake.sweep_hours``) removes what has expired, and looks for files that no
-    log ever knew, also where listing them is slow. What killed training runs left, and files whose rows
-    were rewritten, go each time. With ``namer`` steps of an older lake get their harness's version, once.
+    log ever knew, also where listing them is slow. What killed runs and registrations left, and files
+    whose rows were rewritten, go each time. Once, log probabilities go from ``ext`` in steps of an older
+    lake, and with ``namer`` these steps get their harness's version.
     """
-    note = home.state / "swept-at"
-    long = not timedelta(0) <= _age(note) < timedelta(hours=settings.sweep_hours)
+    clock = RoundClock(home.state)
+    long = not timedelta(0) <= clock.since() < timedelta(hours=settings.sweep_hours)
+    ArtifactRegistry(home.artifacts, source=lake).end_killed()
+    ModelRegistry(home.models, source=lake).end_killed()
+    leap = clock.leap() if long else None
+    long = long and leap is None
     sweep = swept(lake, audit, home, holds=holds) if long else None
     run_folders.sweep(lake, home.runs)
     with lake.lease():
         forget_replaced(lake)
+    remove_logprobs(lake)
     if namer is not None:
         fill_harnesses(lake, lake.lineages(), namer)
     tables = maintain(
         lake,
-        vacuum_hours=settings.vacuum_hours,
+        # No file of a writer beside this is old because the clock leapt.
+        vacuum_hours=settings.vacuum_hours + (leap.total_seconds() / 3600 if leap else 0),
         log_commits=settings.log_commits,
         everything=long,
         progress=progress,
     )
     if long:
-        replace_file(note, datetime.now(UTC).isoformat().encode())
-    return MaintenanceReport(tables, sweep)
-
-
-def _age(note: Path) -> timedelta:
-    """Return how long ago the time in a file was; very long without a file or a whole time in it.
-
-    Less than nothing where the clock was set back since.
-    """
-    try:
-        return datetime.now(UTC) - datetime.fromisoformat(note.read_text(encoding="ascii"))
-    except (FileNotFoundError, ValueError, TypeError):  # a day alone, say, has no zone
-        return timedelta.max
+        clock.done()
+    return MaintenanceReport(tables, sweep, leap)
 
 
 def swept(
@@ -100,7 +100,7 @@ def swept(
     What was removed, and what a legal hold kept, is noted in the audit log.
     """
     report = expire(lake, dry_run=True, holds=holds)
-    due = bool(report.reach.trajectories or report.alone)
+    due = bool(report.reach.trajectories or report.alone or report.interrupted)
     if due:
         report = expire(lake, progress=progress, holds=holds)
         sweep_near(home, lake)
@@ -116,12 +116,26 @@ def swept(
     return report if due else None
 
 
-class BackgroundMaintenance:
-    """Starts ``headrace lake maintain`` again and again, one at a time."""
+MAINTAIN = ("lake", "maintain")
+CARRY_TRIALS = ("trial", "step")
 
-    def __init__(self, home: Home, every_seconds: float, report: Callable[[str], None]) -> None:
-        """Look after the lake of ``home``; the first round begins after one period."""
+
+class BackgroundCommand:
+    """Starts a command of ``headrace`` again and again, one at a time."""
+
+    def __init__(
+        self,
+        home: Home,
+        command: tuple[str, ...],
+        every_seconds: float,
+        report: Callable[[str], None],
+        *,
+        due: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Look after ``home``; the first round begins after one period, and only while there is work."""
         self._home = home
+        self._command = command
+        self._due = due
         self._every = every_seconds
         self._report = report
         self._last = time.monotonic()
@@ -140,10 +154,14 @@ class BackgroundMaintenance:
             self._process.stop()
             self._process = None
             if code:
-                self._report(f"maintenance of the lake ended with {code}; see {self._log}")
+                self._report(
+                    f"headrace {' '.join(self._command)} ended with {code}; see {self._log}"
+                )
         if time.monotonic() - self._last < self._every:
             return False
         self._last = time.monotonic()
+        if not self._due():
+            return False
         self._start()
         return True
 
@@ -154,10 +172,10 @@ class BackgroundMaintenance:
 
     @property
     def _log(self) -> str:
-        return str(self._home.logs / "maintenance.log")
+        return str(self._home.logs / f"{'-'.join(self._command)}.log")
 
     def _start(self) -> None:
-        arguments = ("--home", str(self._home.root), "lake", "maintain", "--json")
+        arguments = ("--home", str(self._home.root), *self._command, "--json")
         with open_log(Path(self._log)) as log:
             self._process = ChildProcess(
                 headrace_command(arguments), stderr=log, stop_seconds=_STOP_SECONDS

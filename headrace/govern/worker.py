@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
+from evolve.ladder import has_open
 from governance.audit import AuditLog
 from governance.consent import ConsentLookup
 from governance.executor import RedactionExecutor
@@ -23,16 +24,17 @@ from headrace.app.settings import Settings
 from headrace.engine import Executor
 from headrace.engine.pool import MOST_WORKERS, Pool, PooledRedaction
 from headrace.govern.checkpoint import CheckpointStore, installation_name, lacks
-from headrace.govern.maintenance import BackgroundMaintenance
+from headrace.govern.maintenance import CARRY_TRIALS, MAINTAIN, BackgroundCommand
 from headrace.govern.near_duplicates import leave_near, open_near
 from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
 from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.source import Source
-from headrace.pipeline import BatchReport, Pipeline
+from headrace.pipeline import DISK_ERRORS, BatchReport, Pipeline
 from headrace.services.anchors import LakeWitness
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
+from trajectory.clock import RoundClock
 from trajectory.errors import HeadraceError, RetryableError
 from trajectory.plugins import DIALECTS, load_plugins
 from trajectory.prices import load_prices
@@ -51,8 +53,9 @@ class _ChangingError(Exception):
 class GovernorSource:
     """Gives the governor for the next batch.
 
-    When a policy file changes, the bundle is loaded anew. Whatever keeps the new one from being
-    loaded is reported and noted in the audit log, and the old one stays in force. At the start a
+    When a policy file changes, the bundle is loaded anew. Whatever is wrong with the new one is
+    reported and noted in the audit log, and the old one stays in force; where only the disk refuses, the
+    next batch tries again. At the start a
     broken bundle, or a detector that cannot load, is an error.
     """
 
@@ -83,6 +86,8 @@ class GovernorSource:
         self._secrets = secrets
         self._report = report
         self._stamp: Stamp | None = None
+        self._waiting: Stamp | None = None
+        """A state of the files that could not be put in force yet, and was told of."""
         self._governor = self._first()
 
     def __call__(self) -> Governor:
@@ -93,6 +98,10 @@ class GovernorSource:
                 self._governor = self._build()
             except _ChangingError:
                 return self._governor  # the next batch looks again
+            except (RetryableError, *DISK_ERRORS) as error:  # the next batch tries again
+                if stamp != self._waiting:
+                    self._waiting = stamp
+                    self._report(f"the changed policy waits, the old one governs: {error}")
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the old policy goes on governing)
                 self._stamp = stamp
                 self._refuse(error)
@@ -271,12 +280,19 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask_to_stop)
     failures = 0
-    maintenance = BackgroundMaintenance(
-        Home(settings.home), settings.govern.maintenance_seconds, report
+    home, govern = Home(settings.home), settings.govern
+    maintenance = BackgroundCommand(home, MAINTAIN, govern.maintenance_seconds, report)
+    trials = BackgroundCommand(
+        home, CARRY_TRIALS, govern.trial_seconds, report, due=lambda: has_open(home.trials)
     )
     while not stop.is_set():
-        if maintenance.look():
-            pipeline.tidy(settings.govern.quarantine_days)
+        try:
+            if maintenance.look():
+                leapt = RoundClock(home.state).leap() is not None
+                pipeline.tidy(None if leapt else govern.quarantine_days)
+            trials.look()
+        except (RetryableError, OSError) as error:  # batches go on without them
+            report(f"maintenance was not begun, the next round tries again: {error}")
         try:
             batch = pipeline.run_batch()
         except RetryableError as error:
@@ -293,3 +309,4 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
     except RetryableError as error:
         report(f"stopped; the next start reads the last batches of the spool again: {error}")
     maintenance.stop()
+    trials.stop()

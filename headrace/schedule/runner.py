@@ -112,6 +112,7 @@ class _NightRun:
         self._known = known_items
         self._clock = clock
         self._pause = pause
+        self._decision: str | None = None
         self._end = clock() + 60 * self._spec.deadline_minutes
         self._progress = _Progress()
 
@@ -147,6 +148,7 @@ class _NightRun:
             return Night("failed", (f"evolve run: {done.error}",))
         decided = done.output["decided"]
         if decided["surface"] == "weights":
+            self._decision = done.output["decision_id"]
             return None
         said = f"decision {done.output['decision_id']}: {decided['surface']} ({decided['reason']})"
         return Night("nothing", (said,))
@@ -155,14 +157,22 @@ class _NightRun:
         """Run each recipe that can learn; with ``promote`` each starts from what the one before made."""
         progress = self._progress
         for recipe in self._spec.recipes:
-            obstacle = self._obstacle(recipe, substrate)
-            if obstacle is not None:
-                progress.reasons.append(obstacle)
+            planned = self._planned(recipe, substrate)
+            if isinstance(planned, str):
+                progress.reasons.append(planned)
+                continue
+            if self._waits(planned):  # a night before this one ended between training and promotion
+                label = planned["made"]
+                self._passed({"model": label, "version": label.partition("@")[2]})
+                continue
+            if planned["made"] is not None:
+                said = f"made {planned['made']} of this version already"
+                progress.reasons.append(f"{recipe_name(recipe)}: {said}")
                 continue
             done = self._train(recipe, substrate)
             if done.code == 0:
                 self._passed(done.output)
-                if not self._spec.promote:
+                if self._spec.promote is not True:
                     return
             elif done.code == _REFUSED:
                 progress.refused = True
@@ -171,19 +181,26 @@ class _NightRun:
                 progress.failed = True
                 progress.reasons.append(f"{recipe_name(recipe)}: {done.error}")
 
-    def _obstacle(self, recipe: str, substrate: str) -> str | None:
-        """Ask the planner; None when the recipe can learn something that it did not make already."""
+    def _planned(self, recipe: str, substrate: str) -> dict[str, Any] | str:
+        """Ask the planner; a text says why the recipe cannot learn."""
         own = ["--recipe", recipe] if recipe.endswith((".yaml", ".yml")) else []
-        planned = self._try(["train", "plan", "--substrate", substrate, *own])
+        model = ["--model", self._spec.model]
+        planned = self._try(["train", "plan", "--substrate", substrate, *model, *own])
         if planned.code:
             return f"{recipe_name(recipe)}: {planned.error}"
         kind = recipe_kind(recipe)
-        line = next(entry for entry in planned.output["recipes"] if entry["recipe"] == kind)
+        line: dict[str, Any] = next(
+            entry for entry in planned.output["recipes"] if entry["recipe"] == kind
+        )
         if line["obstacles"]:
             return f"{recipe_name(recipe)}: {'; '.join(line['obstacles'])}"
-        if line["made"] is not None:
-            return f"{recipe_name(recipe)}: made {line['made']} of this version already"
-        return None
+        return line
+
+    def _waits(self, planned: dict[str, Any]) -> bool:
+        """Whether what a recipe made already is still to be promoted or tried."""
+        if not (self._spec.promote and planned["awaits_promotion"]):
+            return False
+        return self._spec.promote is True or self._try(["trial", "show", planned["made"]]).code != 0
 
     def _train(self, recipe: str, substrate: str) -> CommandOutcome:
         model = ["--model", self._spec.model]
@@ -192,13 +209,26 @@ class _NightRun:
 
     def _passed(self, output: dict[str, Any]) -> None:
         self._progress.models.append(output["model"])
-        if self._spec.promote:
+        if self._spec.promote == "ladder":
+            self._begin_trial(output)
+        elif self._spec.promote:
             done = self._try(["train", "promote", self._spec.model, output["version"]])
             if done.code == 0:
                 self._progress.promoted.append(output["model"])
             else:
                 self._progress.failed = True
                 self._progress.reasons.append(f"promote: {done.error}")
+
+    def _begin_trial(self, output: dict[str, Any]) -> None:
+        """Put a candidate on trial; another change on trial is a reason to wait, and no failure."""
+        evolution = self._spec.evolution
+        policy = [] if evolution is None else ["--policy", str(evolution)]
+        decision = [] if self._decision is None else ["--decision", self._decision]
+        begin = ["trial", "begin", self._spec.model, output["version"], *policy, *decision]
+        done = self._try(begin)
+        self._progress.failed |= done.code not in (0, _BAD_INPUT)
+        said = f"{output['model']} is on trial" if done.code == 0 else f"trial begin: {done.error}"
+        self._progress.reasons.append(said)
 
     def _try(self, arguments: list[str]) -> CommandOutcome:
         """Run a command; try again when its work failed, not when it refused its input."""

@@ -1,7 +1,7 @@
 """Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
 
 A bundle decides over rows; documents of the kinds that later rooms read (``Substrate``,
-``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``) may stand in the same folder, and are checked with it.
+``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``, ``Safety``) may stand in the same folder, and are checked with it.
 """
 
 from collections.abc import Iterator
@@ -24,6 +24,7 @@ from trajectory.errors import ConfigurationError
 def models() -> dict[str, type[BaseModel]]:
     """Return kind → model of every kind."""
     from evolve.policy import Evolution
+    from train.evaluation.safety import Safety
     from train.recipes.settings import Recipe
     from train.schedule import Schedule
     from train.substrate.spec import Substrate
@@ -34,6 +35,7 @@ def models() -> dict[str, type[BaseModel]]:
         "Substrate": Substrate,
         "Schedule": Schedule,
         "Recipe": Recipe,
+        "Safety": Safety,
         "Evolution": Evolution,
         "Prices": PriceTable,
         "Artifact": Artifact,

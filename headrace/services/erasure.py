@@ -14,6 +14,7 @@ from headrace.services.holds import holds_of
 from headrace.services.quarantine import QuarantineErasure, drop_held
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
 from train.registry.artifacts import ArtifactRegistry
+from train.registry.versions import ModelRegistry
 from train.runs.folders import sweep as sweep_runs
 from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
@@ -65,6 +66,8 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
     people = _pseudonyms(app, request)
     pseudonyms = list(dict.fromkeys(one for person in people for one in person))
     _audit_request(app, request, pseudonyms)
+    for registry in _registries(app):
+        registry.end_killed()
     # First: erasing takes cases away, by which the sealed content behind them is found.
     quarantine = drop_held(app, request.tenant, request.actor, "erasure")
     earlier = erasures_of(app.lake, request.tenant, pseudonyms)
@@ -106,6 +109,13 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
         finish=finish,
     )
     return finished[0]
+
+
+def _registries(app: AppContext) -> tuple[ModelRegistry, ArtifactRegistry]:
+    return (
+        ModelRegistry(app.home.models, source=app.lake),
+        ArtifactRegistry(app.home.artifacts, source=app.lake),
+    )
 
 
 def _audit_request(app: AppContext, request: ErasureRequest, pseudonyms: Sequence[str]) -> None:

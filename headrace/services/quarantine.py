@@ -99,18 +99,35 @@ class QuarantineErasure(NamedTuple):
 def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineErasure:
     """Drop what is held of a tenant and under no legal hold.
 
-    Nobody can search sealed content for a person who is to be erased.
+    Nobody can search sealed content for a person who is to be erased. What was sealed and has no case,
+    since its batch was killed and then judged by another policy, goes too.
     """
     content, holds = content_of(app), holds_in(app.settings)
-    there = content.names()
-    found = [row for row in cases(app, tenant=tenant) if row["exchange_id"] in there]
+    there, held = content.names(), cases(app)
+    found = [row for row in held if row["tenant_id"] == tenant and row["exchange_id"] in there]
     go = [
         row
         for row in found
         if not holds_exchange(holds, content.opened(row["exchange_id"]), tenant)
     ]
     drop(app, go, actor, why=why)
-    return QuarantineErasure(len(go), len(found) - len(go))
+    orphans, kept = [], len(found) - len(go)
+    for name in sorted(there.difference(row["exchange_id"] for row in held)):
+        exchange = content.opened(name)
+        if exchange is None or exchange.client.tenant_id != tenant:
+            continue
+        if holds_exchange(holds, exchange, tenant):
+            kept += 1
+            continue
+        app.audit.append(
+            actor=actor,
+            action="quarantine.dropped",
+            subject=name,
+            detail={"tenant": tenant, "reason": "no case", "why": why},
+        )
+        orphans.append(name)
+    content.drop(orphans)
+    return QuarantineErasure(len(go) + len(orphans), kept)
 
 
 def _close(

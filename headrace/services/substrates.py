@@ -52,6 +52,28 @@ def mark_stale_substrates(app: AppContext) -> list[str]:
     ]
 
 
+def note_stale_serving(app: AppContext, actor: str) -> None:
+    """Say and audit which models and artefacts serve on though they rest on what may no longer be used.
+
+    They go on: a person decides when agents do without them.
+    """
+    from train.registry.artifacts import ArtifactRegistry
+    from train.registry.versions import ModelRegistry
+
+    for registry in (
+        ModelRegistry(app.home.models, source=app.lake),
+        ArtifactRegistry(app.home.artifacts, source=app.lake),
+    ):
+        for label, why in registry.stale_serving().items():
+            app.audit.append(
+                actor=actor, action=f"{registry.kind}.stale", subject=label, detail={"why": why}
+            )
+            command = "train" if registry.kind == "model" else "artifact"
+            note(
+                f"{why}; {label} serves on: promote a clean version, or `headrace {command} rollback`."
+            )
+
+
 def _readable(folders: Iterable[Path]) -> Iterator[SubstrateManifest]:
     """Yield the manifests; one that cannot be read is told of and left: nothing can learn from it."""
     for folder in folders:

@@ -68,6 +68,10 @@ class VersionReconciler:
     _former: dict[str, list[str]] = field(default_factory=dict)
     """By model, versions without a place that answer what is pinned to them."""
     _used: dict[str, dict[str, str]] = field(default_factory=dict)
+    _shares: dict[str, float] = field(default_factory=dict)
+    """By model the share of the sessions that its canary answers, where its trial says one."""
+    _shared: dict[str, float] = field(default_factory=dict)
+    """The shares that are published."""
     _unread: dict[str, str] = field(default_factory=dict)
     """Why a model's pointer cannot be read now; without a name, why the pins cannot."""
 
@@ -112,8 +116,11 @@ class VersionReconciler:
             self._unread[name] = str(error)
             return self._published.get(name, {})
         self._unread.pop(name, None)
+        self._shares.pop(name, None)
         if pointer is None:
             return {}
+        if pointer.share is not None:
+            self._shares[name] = pointer.share
         versions = {"live": pointer.version, **pointer.trials}
         return {
             place: f"{name}@{versions[place]}" for place in ("live", *TRIALS) if place in versions
@@ -192,18 +199,25 @@ class VersionReconciler:
         named = [label for places in models.values() for label in places.values()]
         named += [label for labels in former.values() for label in labels]
         used = {label: {"label": label, "url": urls[label]} for label in named}
-        changed = (self._published, self._former, self._used) != (models, former, used)
+        shares = {
+            name: share for name, share in self._shares.items() if "canary" in models.get(name, ())
+        }
+        changed = (self._published, self._former, self._used, self._shared) != (
+            models, former, used, shares,
+        )  # fmt: skip
         if not changed and self.publication.exists():
             return
         value = {
             "models": {
                 name: {place: used[label] for place, label in places.items()}
                 | ({"former": [used[label] for label in former[name]]} if former[name] else {})
+                | ({"canary_share": shares[name]} if name in shares else {})
                 for name, places in models.items()
             }
         }
         replace_file(self.publication, canonical_json(value))
         self._published, self._former, self._used = models, former, used
+        self._shared = shares
         for name, places in models.items():
             _log.info("%s: %s", name, json.dumps(places, sort_keys=True))
 
@@ -223,7 +237,7 @@ class VersionReconciler:
                 _log.info("%s was put away", label)
 
 
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.25
 
 
 def serve_models(

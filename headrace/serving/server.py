@@ -20,7 +20,7 @@ from starlette.routing import Route
 from headrace.serving.answer import ServedAnswer
 from headrace.serving.request import BadRequestError, ModelRequest, read_model_request
 from train.chat_template import TemplateRefusedError
-from train.generation import ContextFullError, Engine, EngineStoppedError, Generation, LanguageModel
+from train.generation import ChatNetwork, ContextFullError, Engine, EngineStoppedError, Generation
 from train.types import Token
 from trajectory.canonical import JsonObject
 from trajectory.dialects.errors import Shape, error_body, shape_of
@@ -31,7 +31,7 @@ from trajectory.message import Message
 _BODY_LIMIT = 64 * 1024 * 1024
 _KEPT_BYTES = 64 * 1024 * 1024
 _SILENT_SECONDS = 600.0
-_LIMITS = HttpLimits(request_seconds=120, write_seconds=120, waiting=1024, admitted=1024)
+LIMITS = HttpLimits(request_seconds=120, write_seconds=120, waiting=1024, admitted=1024)
 """The gateway keeps connections open between calls, so many of one address wait."""
 _ANSWERED = re.compile(
     r"/v1/(?:chat/completions|responses|completions|messages)|/api/(?:chat|generate)"
@@ -67,9 +67,19 @@ class UnknownResponseError(_RequestError):
 class ModelServer:
     """Answers for the versions that it is given; ``engines`` may change at any time."""
 
-    def __init__(self, engines: Mapping[str, Engine[LanguageModel]], *, key: str) -> None:
-        """Keep the engines, by label, and the key that clients must present."""
+    def __init__(
+        self,
+        engines: Mapping[str, Engine[ChatNetwork[Any]]],
+        *,
+        key: str,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep the engines, by label, and the key that clients must present.
+
+        ``aliases`` are further names of versions; answers name the version.
+        """
         self._engines = engines
+        self._aliases = aliases or {}
         self._key = key.encode()
         self._previous = PreviousResponses()
 
@@ -79,7 +89,11 @@ class ModelServer:
         Raises:
             OSError: the port is taken.
         """
-        app = Starlette(
+        return HttpServer(self.app(), host=host, port=port, limits=LIMITS)
+
+    def app(self) -> Starlette:
+        """Return the application; it is to run in an :class:`HttpServer`."""
+        return Starlette(
             routes=[
                 Route("/health", self._health),
                 Route("/v1/models", self._list),
@@ -90,7 +104,6 @@ class ModelServer:
             ],
             exception_handlers={_RequestError: _refused},
         )
-        return HttpServer(app, host=host, port=port, limits=_LIMITS)
 
     async def _health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -116,6 +129,7 @@ class ModelServer:
             raise _RequestError(503, "overloaded", "too many requests are under way; ask again")
         # Reading and tokenising a long conversation takes seconds, and others are being answered.
         asked = await asyncio.to_thread(_read, path, request, await _body(request))
+        asked = replace(asked, model=self._aliases.get(asked.model, asked.model))
         engine = self._engines.get(asked.model)
         if engine is None:
             raise _RequestError(
@@ -200,7 +214,7 @@ class _PendingAnswer:
         asked: ModelRequest,
         own: tuple[Message, ...],
         prompt: list[int],
-        engine: Engine[LanguageModel],
+        engine: Engine[ChatNetwork[Any]],
         previous: PreviousResponses,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -285,7 +299,7 @@ def _read(path: str, request: Request, body: bytes) -> ModelRequest:
         raise _RequestError(400, "bad_request", str(error)) from None
 
 
-def _prompt_of(asked: ModelRequest, engine: Engine[LanguageModel]) -> list[int]:
+def _prompt_of(asked: ModelRequest, engine: Engine[ChatNetwork[Any]]) -> list[int]:
     tokenizer = engine.network.tokenizer
     try:
         if asked.raw is None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 type Progress = Callable[[int, int], None]
 
+_UNDER_WAY = "removal-under-way"
+"""The note of a removal that has begun; it is empty when what was deleted has left the disk."""
+
 
 @dataclass(frozen=True, slots=True)
 class DownstreamData:
@@ -63,6 +66,8 @@ class RemovalReport:
     """Those of the people to erase who stand in a trajectory under legal hold."""
     alone: int = 0
     """Feedback, decisions and messages that no trajectory takes with it, and that go or would go."""
+    interrupted: bool = False
+    """Whether an earlier removal was killed before what it had deleted left the disk; it leaves with this."""
     ended: tuple[str, ...] = ()
     """Interrupted erasures that this run completed; ``rows`` leaves out what they had deleted."""
 
@@ -329,8 +334,11 @@ def _remove(
     rows: dict[str, int] = {}
     files = 0
     alone = sum(map(len, feedback.values())) + (len(unnamed_messages(lake)) if unnamed else 0)
+    interrupted = purge and lake.notes().get(_UNDER_WAY) not in (None, b"")
     if not dry_run:
         removed: Counter[str] = Counter()
+        if purge:
+            lake.notes().put(_UNDER_WAY, removal_id.encode(), lasting=True)
         if reach.trajectories or earlier:
             _mark_stale(lake, reach, removal_id)
         for tenant, names in feedback.items():  # first: its place is found by the steps
@@ -344,8 +352,11 @@ def _remove(
         rows = dict(removed) if reach.trajectories or earlier else dict(+removed)
         if purge:
             touched = [name for name, count in rows.items() if count]
-            files = purge_history(lake, REMOVED_FROM if earlier else touched)
-    return RemovalReport(removal_id, reach, rows, files, dry_run, held, alone=alone)
+            files = purge_history(lake, REMOVED_FROM if earlier or interrupted else touched)
+            lake.notes().put(_UNDER_WAY, b"", lasting=True)
+    return RemovalReport(
+        removal_id, reach, rows, files, dry_run, held, alone=alone, interrupted=interrupted
+    )
 
 
 def _mark_stale(lake: "Lake", reach: DownstreamData, removal_id: str) -> None:

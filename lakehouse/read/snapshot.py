@@ -128,9 +128,10 @@ class Files:
                     raise ValueError("it is older than the log")
                 handle.load_as_version(version)
         except (DeltaError, ValueError, OverflowError, OSError) as error:
+            asked = f" {as_of.get(name)}" if isinstance(as_of, Mapping) else f" for {as_of}"
             raise PastGoneError(
-                f"table {name} has no version for {as_of}: {error}. Its log keeps 30 days, and not more than lake.log_commits commits; "
-                "`headrace lake status` shows how far back it goes"
+                f"table {name} has no version{asked} any more: {error}. An erasure removes what was before it; else the log "
+                "keeps 30 days, and not more than lake.log_commits commits; `headrace lake status` shows how far back it goes"
             ) from error
         return active_files(handle, tenant=tenant)
 

@@ -32,9 +32,11 @@ TABLE_FUNCTIONS = frozenset({
 
 REFUSED_FUNCTIONS = frozenset({
     "current_setting", "getenv", "sleep_ms", "pg_sleep", "write_log", "current_query", "setseed",
-    "parse_duckdb_log_message", "nextval", "currval",
+    "parse_duckdb_log_message", "nextval", "currval", "setval", "getvariable", "stats",
+    "current_query_id", "current_connection_id", "current_transaction_id", "txid_current",
+    "json_serialize_plan",
 })  # fmt: skip
-"""Scalar functions that tell of the process, or wait, or leave something behind."""
+"""Scalar functions that tell of the process, wait, leave something behind, or plan SQL from a string."""
 
 _SYSTEM_PREFIXES = ("duckdb_", "pragma_", "pg_settings")
 

@@ -80,7 +80,7 @@ class TableSpec:
         """The Delta table properties."""
         return {
             "delta.dataSkippingStatsColumns": ",".join(self.statistics_columns),
-            "delta.checkpointInterval": "100",
+            "delta.checkpointInterval": "20",
             "delta.logRetentionDuration": LOG_RETENTION,
             "delta.deletedFileRetentionDuration": "interval 7 days",
             VERSION_PROPERTY: str(LAKE_VERSION),
@@ -141,7 +141,7 @@ _SPECS = (
           None, ("app_id", "harness_name", "harness_version")),
     _spec("decisions", "What the control plane decided and what came of it; the latest row holds",
           None, ("policy", "as_of", "recorded_at"), tenant=False),
-    _spec("interventions", "Changes that a person approved; the latest row is the state",
+    _spec("interventions", "Changes that a person approved or began; the latest row is the state",
           None, ("intervention_id", "recorded_at"), tenant=False),
     _spec("prices", "What models cost, as a price table or a person says", None, ("model", "valid_from")),
 )  # fmt: skip

@@ -11,7 +11,6 @@ from lakehouse.storage.location import Location
 from lakehouse.write.table_log import (
     TableLog,
     read_log,
-    refresh,
     remove_torn_checkpoint,
     remove_torn_commit,
 )
@@ -31,7 +30,6 @@ class Tables:
         self.lock = threading.RLock() if location.is_local else STORE_LOCK
         """Held while a handle or a log is worked with; whoever writes holds it from end to end."""
         self._options = dict(location.options) or None
-        self._handles: dict[str, DeltaTable] = {}
         self._logs: dict[str, TableLog] = {}
 
     def exists(self, name: str) -> bool:
@@ -95,12 +93,7 @@ class Tables:
         Raises:
             ConfigurationError: there is no such table.
         """
-        if name not in TABLES:
-            raise ConfigurationError(f"no table {name!r} in the lake; tables: {', '.join(TABLES)}")
-        with self.lock:
-            if name not in self._handles:
-                self._handles[name] = self.fresh(name)
-            return self._handles[name]
+        return self.log(name).handle
 
     def latest(self, name: str) -> DeltaTable:
         """Return the handle that is kept, at the table's latest version.
@@ -109,9 +102,7 @@ class Tables:
             ConfigurationError: there is no such table.
         """
         with self.lock:
-            handle = self.handle(name)
-            refresh(handle)
-            return handle
+            return self.log(name).latest()
 
     def log(self, name: str) -> TableLog:
         """Return the log of a table.
@@ -119,8 +110,9 @@ class Tables:
         Raises:
             ConfigurationError: there is no such table.
         """
+        if name not in TABLES:
+            raise ConfigurationError(f"no table {name!r} in the lake; tables: {', '.join(TABLES)}")
         with self.lock:
             if name not in self._logs:
-                handle = self.handle(name)
-                self._logs[name] = TableLog(self.location, TABLES[name], handle)
+                self._logs[name] = TableLog(self.location, TABLES[name], lambda: self.fresh(name))
             return self._logs[name]

@@ -1,8 +1,9 @@
-"""The gateway's own API on the base-URL port: feedback, trace exports and health."""
+"""The gateway's own API on the base-URL port: feedback, trace exports, artefacts and health."""
 
 import time
 from collections.abc import Sequence
 
+from proxy.api.artifacts import MCP_PATH, FetchedArtifacts
 from proxy.api.feedback import FeedbackError, FeedbackItem, read_feedback_items
 from proxy.api.sessions import SessionCalls
 from proxy.api.traces import Traces
@@ -48,6 +49,7 @@ class Endpoints:
         fingerprints: Fingerprints,
         sessions: SessionCalls,
         webhooks: Webhooks,
+        artifacts: FetchedArtifacts,
     ) -> None:
         self._traces = Traces(recorder, counters, fingerprints)
         self._registry = registry
@@ -55,6 +57,7 @@ class Endpoints:
         self._counters = counters
         self._sessions = sessions
         self._webhooks = webhooks
+        self._artifacts = artifacts
 
     def takes(self, path: bytes) -> bool:
         """Tell whether the gateway answers this path itself."""
@@ -70,10 +73,12 @@ class Endpoints:
             return json_reply(200, {"status": "ok"})
         of_session = self._sessions.takes(target)
         of_webhook = self._webhooks.takes(path)
-        if not (of_session or of_webhook or path in (FEEDBACK_PATH, TRACES_PATH)):
+        of_artifacts = self._artifacts.takes(path)
+        if not (of_session or of_webhook or of_artifacts or path in (FEEDBACK_PATH, TRACES_PATH)):
             return answer(Reason.NO_ROUTE, Shape.OPENAI)
-        if method != b"POST":
-            return _problem(405, f"{path} takes POST")
+        takes = b"GET" if of_artifacts and path != MCP_PATH else b"POST"
+        if method != takes:
+            return _problem(405, f"{path} takes {takes.decode()}")
         if of_session:
             found = self._sessions.at_head(target, fields)
             if isinstance(found, LocalReply):
@@ -87,6 +92,8 @@ class Endpoints:
         if client is None:
             self._counters.refusals[Reason.NO_KEY] += 1
             return answer(Reason.NO_KEY, Shape.OPENAI)
+        if of_artifacts and path != MCP_PATH:
+            return self._artifacts.fetch(path, client.tenant_id)
         chunked = b"transfer-encoding" in names(fields)
         if path == TRACES_PATH:
             refusal = self._traces.at_head(fields, content_length(fields), chunked=chunked)
@@ -104,6 +111,8 @@ class Endpoints:
         """Answer a request whose body has been read."""
         if _path_of(target) == TRACES_PATH:
             return await self._traces.take(client, fields, body)
+        if _path_of(target) == MCP_PATH:
+            return self._artifacts.call(body, client.tenant_id)
         if self._sessions.takes(target):
             reply, reward = self._sessions.answer(target, fields, body)
             return await self._keep(client, [reward], reply) if reward is not None else reply

@@ -4,20 +4,21 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import log
 from typing import NamedTuple
 
-from proxy.artifacts.bodies import ModelBody
+from proxy.artifacts.bodies import ModelBody, OfferedTools, dumped
 from trajectory.artifact import (
     MARK,
     ArtifactSpec,
     HarnessContent,
     MemoryContent,
     SkillContent,
-    ToolsContent,
 )
 from trajectory.json_patch import PatchTestError, apply_patch
 
+_FACTS = "Known facts:"
 _BYTES_PER_TOKEN = 3
 """Prose has four or more: so a count of tokens is rather too high than too low."""
 _WORD = re.compile(r"\w+")
@@ -41,36 +42,45 @@ class Addition(NamedTuple):
     """Ids of the facts that were shown."""
 
 
-def tokens_of(data: bytes) -> int:
-    """Return as how many tokens an added text counts."""
-    return -(-len(data) // _BYTES_PER_TOKEN)
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+def tokens_of(length: int) -> int:
+    """Return as how many tokens a text counts that adds so many bytes."""
+    return max(0, -(-length // _BYTES_PER_TOKEN))
 
 
 class FactIndex:
     """Finds the facts that fit a conversation best, by Okapi BM25."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        documents = [Counter(_words(text)) for text in texts]
+        documents = [Counter(_WORD.findall(text.casefold())) for text in texts]
         mean = sum(map(Counter.total, documents)) / max(1, len(documents)) or 1.0
         holding = Counter(word for words in documents for word in words)
+        self.vocabulary = frozenset(holding)
         self._weights: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for at, words in enumerate(documents):
             norm = _K1 * (1 - _B + _B * words.total() / mean)
             for word, count in words.items():
                 rare = log(1 + (len(documents) - holding[word] + 0.5) / (holding[word] + 0.5))
                 self._weights[word].append((at, rare * count * (_K1 + 1) / (count + norm)))
+        self.ranked = lru_cache(maxsize=256)(self._ranked)
+        """A conversation's calls mostly share their words with the same facts."""
 
-    def best(self, text: str, most: int) -> list[int]:
-        """Return the places of the facts that share a word with a text, the best first."""
+    def best(self, said: Iterable[frozenset[str]], most: int) -> tuple[int, ...]:
+        """Return the places of the facts that share a word with what was said, the best first."""
+        return self.ranked(self.vocabulary.intersection(*[frozenset().union(*said)]))[:most]
+
+    def _ranked(self, words: frozenset[str]) -> tuple[int, ...]:
         scores: dict[int, float] = defaultdict(float)
-        for word in {*_words(text)}:
-            for at, weight in self._weights.get(word, ()):
+        for word in sorted(words):
+            for at, weight in self._weights[word]:
                 scores[at] += weight
-        return sorted(scores, key=lambda at: (-scores[at], at))[:most]
+        return tuple(sorted(scores, key=lambda at: (-scores[at], at)))
+
+
+class Redefinition(NamedTuple):
+    """The tools of a request after a patch."""
+
+    tools: OfferedTools
+    tokens: int
 
 
 class PreparedArtifact:
@@ -79,11 +89,19 @@ class PreparedArtifact:
     def __init__(self, label: str, spec: ArtifactSpec) -> None:
         self.label = label
         self.tenant = spec.tenant
-        self._spec = spec
+        self.spec = spec
         facts = () if spec.memory is None else spec.memory.facts
         self._index = FactIndex(fact.text for fact in facts)
+        self._lines = [f"\n- {fact.text}" for fact in facts]
+        self._lengths = [len(line.encode()) for line in self._lines]
+        self._lines = [_escaped(line) for line in self._lines]
         phrases = () if spec.skill is None else spec.skill.trigger.phrases
         self._phrases = tuple(phrase.casefold() for phrase in phrases)
+        block = f'<{MARK} name="{label}">\n{_standing(spec)}\n</{MARK}>'
+        self._length = len(block.encode())
+        self._block = _escaped(block)
+        self._facts_end = len(self._block) - len(_escaped(f"\n</{MARK}>"))
+        self._redefined = lru_cache(maxsize=64)(self._redefine)
 
     def apply(self, body: ModelBody, agent: str | None, room: int) -> Addition | None:
         """Change a request; None where the artefact does not fit it. A failure changes nothing.
@@ -97,26 +115,21 @@ class PreparedArtifact:
             NoRoomError: more would be added.
             MalformedArtifactError: it cannot be applied.
         """
-        spec = self._spec
+        spec = self.spec
         if spec.harness is not None:
             return self._edit(spec.harness, body, agent, room)
         if spec.memory is not None:
             return self._remind(spec.memory, body, room)
         if spec.skill is not None:
             return self._show(spec.skill, body, room)
-        assert spec.tools is not None  # noqa: S101 - the document has one of the four
-        return self._define(spec.tools, body, room)
+        return self._define(body, room)
 
-    def _block(self, text: str) -> str:
-        return f'<{MARK} name="{self.label}">\n{text}\n</{MARK}>'
-
-    def _append(self, body: ModelBody, text: str, room: int) -> int:
-        block = self._block(text)
-        cost = _cost(block)
+    def _append(self, body: ModelBody, room: int) -> Addition:
+        cost = _cost(self._length)
         if cost > room:
             raise NoRoomError
-        body.append(block)
-        return cost
+        body.append(self._block)
+        return Addition(cost)
 
     def _edit(
         self, edit: HarnessContent, body: ModelBody, agent: str | None, room: int
@@ -126,10 +139,10 @@ class PreparedArtifact:
         if edit.prompt_holds is not None and edit.prompt_holds not in body.system:
             return None
         if edit.append is not None:
-            return Addition(self._append(body, edit.append, room))
+            return self._append(body, room)
         assert edit.replace is not None  # noqa: S101 - the document has one of both
         old, new = edit.replace.old, edit.replace.new
-        cost = tokens_of(new.encode()[len(old.encode()) :])
+        cost = tokens_of(len(new.encode()) - len(old.encode()))
         if old not in body.system:
             return None
         if cost > room:
@@ -137,47 +150,72 @@ class PreparedArtifact:
         return Addition(cost) if body.replace(old, new) else None
 
     def _remind(self, memory: MemoryContent, body: ModelBody, room: int) -> Addition | None:
-        chosen = [memory.facts[at] for at in self._index.best(body.said(), memory.best)]
-        if not chosen:
+        best = self._index.best([one.words for one in body.said.texts], memory.best)
+        if not best:
             return None
-        while chosen:
-            text = "Known facts:\n" + "\n".join(f"- {fact.text}" for fact in chosen)
-            if _cost(self._block(text)) <= room:
-                tokens = self._append(body, text, room)
-                return Addition(tokens, tuple(fact.id for fact in chosen))
-            chosen.pop()  # the one that fits least
-        raise NoRoomError
+        length, chosen, most = self._length, 0, (room - 1) * _BYTES_PER_TOKEN
+        for at in best:
+            if length + self._lengths[at] > most:
+                break
+            length += self._lengths[at]
+            chosen += 1
+        if not chosen:
+            raise NoRoomError
+        lines = "".join([self._lines[at] for at in best[:chosen]])
+        body.append(self._block[: self._facts_end] + lines + self._block[self._facts_end :])
+        return Addition(_cost(length), tuple([memory.facts[at].id for at in best[:chosen]]))
 
     def _show(self, skill: SkillContent, body: ModelBody, room: int) -> Addition | None:
-        offered = skill.trigger.tools
-        if offered and body.tools().keys().isdisjoint(offered):
+        needed = skill.trigger.tools
+        if needed and body.offered.definitions.keys().isdisjoint(needed):
             return None
-        said = body.said().casefold()
-        if not any(phrase in said for phrase in self._phrases):
+        if not any(phrase in one.text for one in body.said.texts for phrase in self._phrases):
             return None
-        return Addition(self._append(body, f"{skill.title}\n\n{skill.procedure}", room))
+        return self._append(body, room)
 
-    def _define(self, tools: ToolsContent, body: ModelBody, room: int) -> Addition | None:
-        names, offered = tools.names, body.tools()
-        if not names <= offered.keys():
+    def _define(self, body: ModelBody, room: int) -> Addition | None:
+        found = self._redefined(body.offered)
+        if found is None:
             return None
-        before = {name: offered[name] for name in names}
+        if found.tokens > room:
+            raise NoRoomError
+        body.offered = found.tools
+        return Addition(found.tokens)
+
+    def _redefine(self, offered: OfferedTools) -> Redefinition | None:
+        tools = self.spec.tools
+        assert tools is not None  # noqa: S101 - for the type checker
+        names, definitions = tools.names, offered.definitions
+        if not names <= definitions.keys():
+            return None
+        before = {name: definitions[name] for name in names}
         try:
             after = apply_patch(before, tools.patch)
         except PatchTestError:
             return None  # the patch says itself which definitions it is for
-        cost = tokens_of(_dump(after)[len(_dump(before)) :])
         if not all(_is_definition(after.get(name)) for name in names):
             raise MalformedArtifactError
-        if cost > room:
-            raise NoRoomError
-        body.define(after)
-        return Addition(cost)
+        cost = tokens_of(len(_dump(after)) - len(_dump(before)))
+        return Redefinition(offered.defined(after), cost)
 
 
-def _cost(block: str) -> int:
-    """Return what a block counts, with the empty line before it."""
-    return tokens_of(block.encode()) + 1
+def _standing(spec: ArtifactSpec) -> str:
+    """Return what stands in each block of an artefact."""
+    if spec.skill is not None:
+        return f"{spec.skill.title}\n\n{spec.skill.procedure}"
+    if spec.harness is not None:
+        return spec.harness.append or ""
+    return _FACTS
+
+
+def _escaped(text: str) -> str:
+    """Return a text as JSON, without its quotes."""
+    return dumped(text)[1:-1]
+
+
+def _cost(length: int) -> int:
+    """Return what a block of so many bytes counts, with the empty line before it."""
+    return tokens_of(length) + 1
 
 
 def _is_definition(value: object) -> bool:
@@ -190,4 +228,6 @@ def _is_definition(value: object) -> bool:
 
 
 def _dump(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    """Return a definition's bytes; escapes would make what it was longer than what it becomes."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")

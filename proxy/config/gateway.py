@@ -18,10 +18,10 @@ class SpoolConfig(ConfigModel):
     """Folder of the spool; the app sets it inside its home."""
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     """A segment file is closed when it has reached this size."""
-    segment_seconds: float = Field(default=3600.0, gt=0)
+    segment_seconds: float = Field(default=3600.0, gt=0, le=604_800)
     """A segment file that has been open so long is closed: what is governed of it is then deleted,
     and raw bytes do not wait for the size."""
-    max_age_hours: float = Field(default=336.0, ge=1)
+    max_age_hours: float = Field(default=336.0, ge=1, le=87_600)
     """Closed segments that nobody governed for so long after their last record are deleted, counted
     (``headrace_spool_expired_segments_total``) and noted in the audit log."""
     max_bytes: int = Field(default=8 * 1024**3, ge=1024 * 1024)
@@ -35,7 +35,7 @@ class SpoolConfig(ConfigModel):
     ``pass`` without capture."""
     sync_seconds: float = Field(default=0.2, gt=0, le=10)
     """How long records may wait for their common ``fdatasync``."""
-    slow_seconds: float = Field(default=1.0, gt=0)
+    slow_seconds: float = Field(default=1.0, gt=0, le=604_800)
     """A disk that takes longer for a write or a sync counts as failing: nothing is written for
     a second, twice as long each time it happens again, half a minute at most."""
     key_file: Path | None = None
@@ -160,11 +160,11 @@ class GatewayConfig(ConfigModel):
     """Calls of one client key in flight in one worker; further ones get 429 with Retry-After."""
     body_bytes: int = Field(default=512 * 1024 * 1024, ge=1024)
     """Bytes that the body of a request may have; a longer one gets 413."""
-    connect_seconds: float = Field(default=10.0, gt=0)
+    connect_seconds: float = Field(default=10.0, gt=0, le=604_800)
     """How long a connection to an upstream may take, its TLS handshake included."""
-    idle_seconds: int = Field(default=7200, ge=60)
+    idle_seconds: int = Field(default=7200, ge=60, le=604_800)
     """How long a connection may stay silent; model calls may think for an hour."""
-    drain_seconds: float = Field(default=30.0, ge=0)
+    drain_seconds: float = Field(default=30.0, ge=0, le=604_800)
     """How long SIGTERM waits for calls in flight."""
     traces: str = ""
     """OTLP/HTTP address for traces of the gateway itself, like ``http://collector:4318/v1/traces``;

@@ -135,7 +135,7 @@ class UpstreamChoice(ConfigModel):
     """Its share of the sessions; 0 takes no new ones."""
     credential: CredentialSource | None = None
     """The provider's key there; without one the route's."""
-    connect_seconds: float | None = Field(default=None, gt=0)
+    connect_seconds: float | None = Field(default=None, gt=0, le=604_800)
     """How long a connection to it may take, TLS included; without it the route's."""
 
     @field_validator("url")
@@ -212,7 +212,7 @@ class Route(ConfigModel):
     """Silence after which a pinned trajectory counts as over."""
     credential: CredentialSource | None = None
     """The provider's key; without one the client's own credential goes upstream (forward mode)."""
-    connect_seconds: float | None = Field(default=None, gt=0)
+    connect_seconds: float | None = Field(default=None, gt=0, le=604_800)
     """How long a connection upstream may take, TLS included; by default the gateway's."""
     capture: Literal["text", "tokens"] = "text"
     """``tokens`` asks an engine like vLLM for exact token ids and takes them out of the answer."""

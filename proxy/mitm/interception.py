@@ -140,3 +140,4 @@ class Tunnels:
         if not self._router.intercepts(host, address[1]):
             self._counters.tunnelled(host, address[1])
             data.ignore_connection = True
+            context.server.tls = False  # the client's, end to end: nobody waits for ours to stand

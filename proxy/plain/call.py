@@ -242,15 +242,35 @@ class ClientCall:
             body = b"".join(self._unsent or ())
             self._ground.run(self._ask_endpoint(body))
         elif live.reads_whole and self._upstream is None:
-            self._unsent = [live.request_whole(b"".join(self._unsent or ()))]
-            self._capture = live.capture
-            self._connect()
+            body = b"".join(self._unsent or ())
+            if live.is_inline:
+                self._ground.run(self._pseudonymise(live, body))
+            else:
+                self._send_whole(live, body)
         elif self._unsent is None:
             live.request_read()
             if self._body.chunked and self._upstream is not None:
                 trailers = live.trailers(self._body.trailers)
                 self._upstream.transport.write(messages.last_chunk(trailers))
             self.release_upstream()
+
+    async def _pseudonymise(self, live: InFlight, body: bytes) -> None:
+        """Put surrogates into the body; nothing is sent before."""
+        told = await live.pseudonymised(body)
+        if self._live is not live:
+            return  # its client has left
+        self._capture = live.capture
+        if isinstance(told, LocalReply):
+            self.end(ExchangeOutcome.REFUSED)
+            self._reply(told)
+            self.finish()
+        else:
+            self._send_whole(live, told)
+
+    def _send_whole(self, live: InFlight, body: bytes) -> None:
+        self._unsent = [live.request_whole(body)]
+        self._capture = live.capture
+        self._connect()
 
     async def _ask_endpoint(self, body: bytes) -> None:
         head, caller = self._head, self._caller
@@ -308,7 +328,8 @@ class ClientCall:
         fields = live.fields
         if live.reads_whole:
             length = len(parts[0])
-            fields = tuple([each for each in fields if each[0].lower() != b"expect"])
+            if self._head.expects:
+                fields = tuple([each for each in fields if each[0].lower() != b"expect"])
             live.connected()
         else:
             if self._capture is not None:
@@ -318,7 +339,10 @@ class ClientCall:
             if self.is_read:
                 live.request_read()
         known, standing = self._known, live.admitted.standing
-        if known is not None and standing is not None and fields is live.admitted.rewritten.sent:
+        repeats = fields is live.admitted.rewritten.sent
+        if (self._head.length is None) is not (length is None):
+            repeats = False  # only the length of a body may be another
+        if known is not None and standing is not None and repeats:
             out = [known.write(live, standing, length)]
         else:
             out = [messages.write_request(live.method, live.path, fields, length)]

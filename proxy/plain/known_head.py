@@ -135,7 +135,11 @@ class KnownHead:
             fields = with_values(live.fields, standing.sent_at, marks)
             text = write_request(live.method, live.path, fields, length)
             self._sent = HeadTemplate(_LENGTH.sub(_MARKED, text, 1))
-        return self._sent.fill(self._values)
+        values = self._values
+        if length is not None and length != self._head.length:
+            values = [*values]
+            values[self._length_at] = b"%d" % length
+        return self._sent.fill(values)
 
 
 def _is_usual(digits: bytes) -> bool:

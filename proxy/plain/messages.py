@@ -13,7 +13,7 @@ from typing import Any
 import httptools
 
 from proxy.credentials import KEY_HEADERS, RawFields
-from proxy.heads import MOST_HEAD_BYTES, with_values
+from proxy.heads import HOP_BY_HOP, MOST_HEAD_BYTES, with_values
 from proxy.responses import LocalReply
 from proxy.upstream_request import OWN_HEADERS
 
@@ -22,20 +22,7 @@ MOST_LINE_BYTES = 64 * 1024
 CHUNKED = -1
 """Stands for the length of a body that comes in chunks."""
 _UNTIL_CLOSE = -2
-_HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"content-length",
-        b"http2-settings",
-        b"keep-alive",
-        b"proxy-connection",
-        b"te",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""Headers of one connection alone, and those of framing, which is written anew."""
-_HOP_LENGTHS = frozenset(map(len, _HOP_BY_HOP))
+_HOP_LENGTHS = frozenset(map(len, HOP_BY_HOP))
 _END_OF_HEAD = b"\r\n\r\n"
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -422,7 +409,7 @@ def _write(first: bytes, fields: RawFields, length: int | None) -> bytes:
     framed = length is None
     for name, value in fields:
         lower = name.lower() if len(name) in _HOP_LENGTHS else b""
-        if lower not in _HOP_BY_HOP:
+        if lower not in HOP_BY_HOP:
             lines.append(name + b": " + value)
         elif lower == b"content-length" and length is not None and length >= 0 and not framed:
             framed = True
@@ -451,7 +438,7 @@ def last_chunk(trailers: RawFields) -> bytes:
         [
             name + b": " + value + b"\r\n"
             for name, value in trailers
-            if name.lower() not in _HOP_BY_HOP
+            if name.lower() not in HOP_BY_HOP
         ]
     )
     return b"0\r\n" + lines + b"\r\n"

@@ -50,6 +50,7 @@ def exchange_records(exchange: Exchange) -> list[tuple[int, bytes]]:
         served=exchange.served,
         shadow_of=exchange.shadow_of,
         artifacts=exchange.artifacts,
+        subjects=exchange.subjects,
     )
     head = request_head(
         name,
@@ -143,6 +144,7 @@ class _Origin:
     served: str
     shadow_of: str
     artifacts: tuple[str, ...]
+    subjects: tuple[str, ...] | None
 
 
 @lru_cache(maxsize=1024)
@@ -151,7 +153,8 @@ def _origin(packed: bytes) -> _Origin:
     client = ClientIdentity(tenant, app, environment, key_id, tuple(purposes))
     served, shadow_of, *added = rest or ("", "")
     artifacts = tuple(added[0]) if added else ()
-    return _Origin(client, route, mode, upstream, served, shadow_of, artifacts)
+    subjects = tuple(added[1]) if len(added) > 1 else None
+    return _Origin(client, route, mode, upstream, served, shadow_of, artifacts, subjects)
 
 
 @dataclass(slots=True)
@@ -229,6 +232,7 @@ class OpenExchange:
             served=origin.served,
             shadow_of=origin.shadow_of,
             artifacts=origin.artifacts,
+            subjects=origin.subjects,
         )
 
     def _response(self) -> tuple[datetime | None, HttpResponse | None]:

@@ -1,15 +1,17 @@
 """The keys that seal the spool: one seals, older ones still open what they sealed."""
 
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from proxy.spool import layout
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, key_name
 from trajectory.errors import ConfigurationError
-from trajectory.files import read_file, replace_file
+from trajectory.files import locked, read_file, replace_file
 
 KEY_BYTES = 32
+_STILL_USED_SECONDS = 3600.0
 
 
 class KeyRing:
@@ -69,18 +71,21 @@ def rotate(file: Path, spool: Path) -> int:
     """Put a new key first into the file; return how many older ones stay.
 
     A running gateway seals with it within half a second. Older keys stay as long as a segment
-    sealed under them is on the disk; the newest of them stays in any case.
+    sealed under them is on the disk; the newest of them stays in any case, and all do while the last
+    rotation is so recent that a gateway which stood still may go on with one of them.
 
     Raises:
         ConfigurationError: the file holds something else than keys.
     """
-    keys = _parse(file.read_text("ascii"), file) if file.exists() else []
-    used = _names_in_use(spool)
-    kept = [key for at, key in enumerate(keys) if at == 0 or key_name(key) in used]
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = [key.hex() + "\n" for key in (secrets.token_bytes(KEY_BYTES), *kept)]
-    replace_file(file, "".join(lines).encode("ascii"))
-    return len(kept)
+    with locked(file.with_name(f"{file.name}.lock"), wait=True):
+        keys = _parse(file.read_text("ascii"), file) if file.exists() else []
+        recent = bool(keys) and time.time() - file.stat().st_mtime < _STILL_USED_SECONDS
+        used = _names_in_use(spool)
+        kept = [key for at, key in enumerate(keys) if at == 0 or recent or key_name(key) in used]
+        lines = [key.hex() + "\n" for key in (secrets.token_bytes(KEY_BYTES), *kept)]
+        replace_file(file, "".join(lines).encode("ascii"))
+        return len(kept)
 
 
 def _names_in_use(spool: Path) -> set[bytes]:

@@ -23,6 +23,8 @@ BEGIN_BYTES = BEGIN.size
 """What each exchange has for itself at the beginning of its head."""
 END = struct.Struct(">dB")
 HEAD = struct.Struct(">dHHII")
+LENGTHS = struct.Struct(">HHII")
+"""What HEAD has behind its time: the length of the origin comes first."""
 PIECE = struct.Struct(">BI")
 OUTCOMES = tuple(ExchangeOutcome)
 
@@ -82,6 +84,7 @@ def pack_origin(
     served: str = "",
     shadow_of: str = "",
     artifacts: Sequence[str] = (),
+    subjects: Sequence[str] | None = None,
 ) -> bytes:
     """Return the part of a request head that is the same for one key, route, mode and version."""
     return json.dumps(
@@ -94,8 +97,9 @@ def pack_origin(
             route,
             mode,
             upstream,
-            *((served, shadow_of) if served or artifacts else ()),
-            *((list(artifacts),) if artifacts else ()),
+            *((served, shadow_of) if served or artifacts or subjects is not None else ()),
+            *((list(artifacts),) if artifacts or subjects is not None else ()),
+            *((list(subjects),) if subjects is not None else ()),
         ]
     ).encode()
 
@@ -119,6 +123,13 @@ def request_head(
 def repeated_head(exchange: bytes, started_at: float, rest: bytes) -> bytes:
     """Return a request head that says what another said; ``rest`` is that from BEGIN_BYTES on."""
     return BEGIN.pack(exchange, 0, started_at) + rest
+
+
+def with_origin(rest: bytes, origin: bytes) -> bytes:
+    """Return what a request head says from BEGIN_BYTES on, with another origin."""
+    old, *others = LENGTHS.unpack_from(rest)
+    behind = rest[LENGTHS.size + old :]
+    return b"".join((LENGTHS.pack(len(origin), *others), origin, behind))
 
 
 def renewed_head(head: bytes, exchange: bytes, started_at: float) -> bytes:

@@ -13,6 +13,7 @@ from governance.policy.documents import KINDS
 from headrace.cli import app
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
+from train.evaluation.safety import Safety
 from train.recipes.settings import RECIPES, load_recipe
 from train.schedule import load_schedule
 from train.substrate.spec import load_substrate
@@ -117,6 +118,8 @@ def test_documents_load(page: str, document: dict[str, object], tmp_path: Path) 
         load_schedule(file)
     elif kind == "Artifact":
         load_document(Artifact, file)
+    elif kind == "Safety":
+        load_document(Safety, file)
     elif kind == "PolicyTest":
         assert document["cases"], page
     else:

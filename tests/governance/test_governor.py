@@ -323,6 +323,16 @@ def test_tokens_live_only_where_redaction_changed_nothing() -> None:
     assert [step.mean_logprob for step in batch.steps] == [pytest.approx(-0.15)] * 3
 
 
+def test_tokens_of_surrogates_are_exact_and_their_people_are_known() -> None:
+    tokens = TokenCapture((1, 2), (3, 4), (-0.1, -0.2))
+    said = call(1, [user("ask EMAIL_xkdrwqpzmtbnhgcvfj")], tokens=tokens)
+    wired = replace(said, exchange=replace(said.exchange, subjects=("subject_1", "subject_2")))
+    batch = governor().judge(assembly(placed(wired)))
+    (row,) = batch.tokens
+    assert (row.token_fidelity, row.prompt_token_ids) == ("pseudonymised_inline", (1, 2))
+    assert batch.governance[0].subjects == ("subject_1", "subject_2")
+
+
 def test_a_provider_s_log_probabilities_are_a_level_of_their_own() -> None:
     told = placed(call(1, [user("x")], "ask jo@corp.io", mean_logprob=-0.25))
     (step,) = governor().judge(assembly(told)).steps

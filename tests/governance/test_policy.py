@@ -52,6 +52,38 @@ def schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(published)
 
 
+def test_inline_takes_what_can_be_replaced(folder: Path) -> None:
+    change(folder, "redaction", "  scope: tenant\n", "  inline: {routes: [openai]}\n")
+    spec = load_bundle(folder).redaction.spec
+    assert spec.inline is not None
+    sought = spec.inline.sought(spec.operators())
+    assert {"EMAIL_ADDRESS", "API_KEY"} < sought
+    assert "OPAQUE_DATA" not in sought
+
+
+@pytest.mark.parametrize(
+    ("inline", "said"),
+    [
+        ("{}", "routes"),
+        ("{routes: []}", "routes"),
+        ("{routes: [a], entities: [EMAIL_ADRESS]}", "EMAIL_ADDRESS"),
+        ("{routes: [a], entities: [OPAQUE_DATA]}", "inline.entities: unknown"),
+        ("{routes: [a], surrogates: realistic}", "token"),
+        ("{routes: [a], restore: {to: ['tool:send']}}", "add `client`"),
+        ("{routes: [a], restore: {to: [client, send]}}", "tool:NAME"),
+        ("{routes: [a], on_failure: ignore}", "refuse"),
+    ],
+)
+def test_inline_says_what_is_wrong(folder: Path, inline: str, said: str) -> None:
+    change(folder, "redaction", "  scope: tenant\n", f"  inline: {inline}\n")
+    assert said in problem(folder)
+
+
+def test_inline_needs_the_installation_s_keys(folder: Path) -> None:
+    change(folder, "redaction", "  scope: tenant\n", "  keys: subject\n  inline: {routes: [a]}\n")
+    assert "keys installation" in problem(folder)
+
+
 @pytest.mark.parametrize("name", BUNDLES)
 def test_shipped_bundles_load_by_name_and_fit_the_schema(name: str) -> None:
     bundle = load_bundle(Path(name))

@@ -14,6 +14,7 @@ from examples.practice.certificate import make_certificate
 from headrace.app.home import Home
 from headrace.app.lock import only_one
 from headrace.cli import missing_extra, run, unexpected
+from tests.support.inline import inline_setup
 from tests.support.upstream import Upstream, as_json, plain
 from trajectory.errors import ConfigurationError
 
@@ -407,6 +408,13 @@ def test_policy_problems_name_file_line_and_field(
     said = complaint(capsys, "policy", "check", str(tmp_path), code=2)
     assert "consent.yaml:5" in said
     assert "grantz" in said
+
+
+def test_policy_check_knows_the_routes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bundle = inline_setup(tmp_path / "policy", routes=["openai", "opneai"]).bundle
+    said = complaint(capsys, "policy", "check", str(bundle), code=2)
+    assert "redaction.yaml:" in said
+    assert "no route of a model is named opneai. Routes: anthropic, openai" in said
 
 
 def test_config_says_where_a_setting_came_from(

@@ -275,6 +275,28 @@ def test_an_erasure_keeps_the_quarantine_of_what_a_legal_hold_is_about(
     assert not file.exists()
 
 
+def test_an_erasure_takes_what_is_held_without_a_case(
+    capsys: pytest.CaptureFixture[str], home: Home, light_policy: Path
+) -> None:
+    """A governor that was killed leaves sealed what the next policy may have stored."""
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    cut_off(home)
+    judge(home)
+    (case,) = home.held.iterdir()
+    held = quarantine_of(home, load_secrets(home.secrets))
+    left = held.read(case.stem)
+    assert left is not None
+    others = replace(left.client, tenant_id="other")
+    held.keep([replace(left, exchange_id="a" * 32)])
+    held.keep([replace(left, exchange_id="b" * 32, client=others)])
+    told = json.loads(done(capsys, "erase", PERSON, "--tenant", "tenant", "--yes", "--json")[0])
+    assert held.names() == {"b" * 32}
+    certificate = json.loads(Path(told["certificate"]).read_text())["statement"]
+    assert certificate["held_exchanges_dropped"] == 2
+    entries = json.loads(done(capsys, "audit", "list", "--json")[0])
+    assert [e["subject"] for e in entries if e["action"] == "quarantine.dropped"][1:] == ["a" * 32]
+
+
 def test_age_leaves_in_quarantine_what_a_legal_hold_is_about(
     home: Home, light_policy: Path, tmp_path: Path
 ) -> None:

@@ -15,10 +15,12 @@ import pytest
 from governance.audit import AuditLog
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.packed_json import unpacked
+from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
 from tests.headrace.pipelines import failures, pipeline, refuse
 from tests.proxy.spool.scripts import CLIENT, KEY, ExchangeScript, feedback
+from trajectory.errors import RetryableError
 
 EXCHANGES = 24
 PERSON = "maria.lopez@example.org"
@@ -77,6 +79,29 @@ def check(home: Path) -> None:
     assert lake.query("select count(*) as n from signals").to_pylist() == [{"n": 1}]
     text = json.dumps(lake.query("select parts from messages")["parts"].to_pylist())
     assert PERSON not in text
+
+
+def test_a_folder_that_takes_no_file_is_tried_again(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path / "spool", KEY) as writer:
+        ExchangeScript(writer, 1, at=1_790_000_000.0).whole(b"no JSON", b"no JSON either")
+    (tmp_path / "quarantine").touch()
+    work = pipeline(tmp_path)
+    with pytest.raises(RetryableError, match="nothing was lost"):
+        work.run_batch()
+    (tmp_path / "quarantine").unlink()
+    report = work.run_batch()
+    assert report is not None
+    assert report.dispositions == {"quarantined": 1}
+    with pytest.raises(RetryableError, match="nothing was lost"):
+        _refuse_listing(work, tmp_path)
+
+
+def _refuse_listing(work: Pipeline, home: Path) -> None:
+    """Let go of what is old, where a file of the quarantine cannot be deleted."""
+    (sealed,) = (home / "quarantine").iterdir()
+    sealed.unlink()
+    sealed.mkdir()
+    work.tidy(-1.0)
 
 
 def test_a_spool_ends_in_the_lake_once(tmp_path: Path) -> None:

@@ -124,9 +124,30 @@ def test_a_model_learns_by_its_recipe_its_reward_and_its_environment(
     ]
 
 
+def test_a_proposer_draws_candidates(home: Home) -> None:
+    lake_of(
+        home.root / "lake",
+        *(Session(n, subject=f"b2:subject-{n}", purposes=("evolve",)) for n in range(2)),
+    )
+    said = headrace("artifact", "propose", "--proposer", "house-words", "--add", "--json")
+    (row,) = json.loads(said[said.index("[") : said.rindex("]") + 1])
+    assert (row["artifact"], row["evidence"], row["objections"]) == (
+        "acme-house-words@0001",
+        2,
+        "",
+    )
+
+
 def test_the_doctor_lists_what_is_found_and_names_what_is_broken(home: Home) -> None:
     said = headrace("doctor", "--json")
-    for plugin in ("shop-complete", "member-number", "sft_best", "brevity", "price-list"):
+    for plugin in (
+        "shop-complete",
+        "member-number",
+        "sft_best",
+        "brevity",
+        "price-list",
+        "house-words",
+    ):
         assert f"plugin {plugin}" in said
     assert "headrace-example 0.1.0" in said
     packages = next(home.root.parent.glob("packages"))

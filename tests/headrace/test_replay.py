@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from examples.practice.serving import served_in_thread
 from examples.practice.tools import ToolServer
 from governance.policy import load_bundle
 from governance.redact import build_redactor
@@ -64,8 +63,8 @@ def agent(kind: str, stream: str, environment: dict[str, str], **more: str) -> s
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     home = tmp_path_factory.mktemp("replay")
     tools = ToolServer(seed=3)
-    with Upstream(SessionProvider(quotes)) as model, served_in_thread(tools.app()) as other:
-        provider_url, tools_url = model.url, f"http://127.0.0.1:{other}"
+    with Upstream(SessionProvider(quotes)) as model, tools.listen() as other:
+        provider_url, tools_url = model.url, f"http://127.0.0.1:{other.port}"
         routes = [
             {"name": "model", "upstream": provider_url},
             {"name": "tools", "upstream": tools_url, "kind": "tool"},

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from examples.practice import model as practice_model
-from examples.practice.loaded_models import ModelLoader
 from examples.practice.model import vocabulary_texts
 from examples.practice.provider import Provider
-from examples.practice.serving import served_in_thread
 from examples.practice.tokenizer import train_tokenizer
 from examples.practice.tools import ToolServer
 
@@ -49,13 +47,14 @@ def _make_model(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def provider_url(model_folder: Path) -> Iterator[str]:
     """Address of a provider that serves the small model."""
-    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY)
-    with served_in_thread(provider.app()) as port:
-        yield f"http://127.0.0.1:{port}"
+    provider = Provider(model_folder, key=KEY)
+    with provider.listen() as server:
+        yield f"http://127.0.0.1:{server.port}"
+    provider.engine.stop()
 
 
 @pytest.fixture(scope="session")
 def tools_url() -> Iterator[str]:
     """Address of the tool server."""
-    with served_in_thread(ToolServer(seed=3).app()) as port:
-        yield f"http://127.0.0.1:{port}/mcp"
+    with ToolServer(seed=3).listen() as server:
+        yield f"http://127.0.0.1:{server.port}/mcp"

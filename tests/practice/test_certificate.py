@@ -1,8 +1,6 @@
 """HTTPS: the second door answers to clients that trust the authority, and to no others."""
 
-import asyncio
 import ssl
-import threading
 from pathlib import Path
 
 import httpx
@@ -12,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from examples.practice.certificate import make_certificate
-from examples.practice.serving import Listener, _servers
+from trajectory.http_server import HttpServer
 
 
 def test_the_certificate_is_good_for_localhost(tmp_path: Path) -> None:
@@ -23,21 +21,14 @@ def test_the_certificate_is_good_for_localhost(tmp_path: Path) -> None:
         return PlainTextResponse("hello")
 
     app = Starlette(routes=[Route("/", hello)])
-    (server,) = _servers(app, (Listener(0, cert=str(files.cert), key=str(files.key)),))
-    thread = threading.Thread(target=asyncio.run, args=(server.serve(),), daemon=True)
-    thread.start()
-    while not server.started:
-        thread.join(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files.cert, files.key)
+    with HttpServer(app, tls=tls) as server:
         trusting = ssl.create_default_context(cafile=str(files.ca))
         with httpx.Client(verify=trusting, trust_env=False) as client:
-            assert client.get(f"https://localhost:{port}/").text == "hello"
+            assert client.get(f"https://localhost:{server.port}/").text == "hello"
         with (
             httpx.Client(trust_env=False) as client,
             pytest.raises(httpx.ConnectError, match="CERTIFICATE"),
         ):
-            client.get(f"https://localhost:{port}/")
-    finally:
-        server.should_exit = True
-        thread.join(10)
+            client.get(f"https://localhost:{server.port}/")

@@ -13,12 +13,11 @@ from starlette.routing import Route
 from examples.practice import agent
 from examples.practice.clients import CLIENTS
 from examples.practice.fleet import Plan, run_fleet
-from examples.practice.loaded_models import ModelLoader
 from examples.practice.provider import Provider
-from examples.practice.serving import served_in_thread
 from examples.practice.tasks import make_tasks
 from examples.practice.tools import ToolServer
 from tests.practice.conftest import KEY
+from trajectory.http_server import HttpServer
 
 
 def plan(client: str, provider: str, tools: str, **changes: object) -> Plan:
@@ -45,13 +44,11 @@ def test_sessions_call_the_tool_and_answer(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_bad_day_is_survived_and_counted_exactly(client: str, model_folder: Path) -> None:
-    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY, faults=0.25, seed=2)
+    provider = Provider(model_folder, key=KEY, faults=0.25, seed=2)
     tools = ToolServer(seed=3, failures=0.3)
-    with (
-        served_in_thread(provider.app()) as port,
-        served_in_thread(tools.app()) as tools_port,
-    ):
-        address, tools_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{tools_port}/mcp"
+    with provider.listen() as model, tools.listen() as shop:
+        address = f"http://127.0.0.1:{model.port}"
+        tools_url = f"http://127.0.0.1:{shop.port}/mcp"
         report = asyncio.run(run_fleet(plan(client, address, tools_url, sessions=12)))
     assert provider.faults.total() > 0
     assert report.requests["model"] == provider.received.total()
@@ -118,13 +115,11 @@ def test_the_tool_server_says_what_is_wrong(tools_url: str) -> None:
 def test_a_line_that_loses_answers_is_survived_by_asking_again(
     client: str, model_folder: Path
 ) -> None:
-    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY)
+    provider = Provider(model_folder, key=KEY)
     tools = ToolServer(seed=3)
-    with (
-        served_in_thread(provider.app()) as port,
-        served_in_thread(tools.app()) as tools_port,
-    ):
-        address, tools_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{tools_port}/mcp"
+    with provider.listen() as model, tools.listen() as shop:
+        address = f"http://127.0.0.1:{model.port}"
+        tools_url = f"http://127.0.0.1:{shop.port}/mcp"
         lossy = plan(client, address, tools_url, lost_answers=1.0, temperature=0.0, sessions=3)
         report = asyncio.run(run_fleet(lossy))
     assert report.retries * 2 == report.requests["model"] == provider.received.total()
@@ -142,8 +137,8 @@ def test_nameless_orders_hold_nothing_but_the_order(tools_url: str) -> None:
         return Response(status_code=400)
 
     door = Starlette(routes=[Route("/v1/chat/completions", listen, methods=["POST"])])
-    with served_in_thread(door) as port:
-        address = f"http://127.0.0.1:{port}"
+    with HttpServer(door) as server:
+        address = f"http://127.0.0.1:{server.port}"
         used = plan("openai-chat", address, tools_url, nameless=True, sessions=3)
         asyncio.run(run_fleet(used))
     tasks = make_tasks(3, "train", 3)

@@ -1,7 +1,7 @@
 """The provider: official SDKs work on it unmodified, streamed answers equal whole ones."""
 
 import json
-import shutil
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from examples.practice.loaded_models import ModelLoader
+from examples.practice.certificate import make_certificate
 from examples.practice.prompts import SYSTEM_PROMPT
 from examples.practice.provider import Provider
-from examples.practice.serving import served_in_thread
 from tests.practice.conftest import KEY
 
 ORDER = "Account type clinic, 7 lamps."
@@ -157,7 +156,7 @@ def test_responses_streamed_equals_whole_and_goes_on(chat: openai.OpenAI) -> Non
     assert continued.usage
     assert again.usage
     assert continued.usage.input_tokens == again.usage.input_tokens
-    with pytest.raises(openai.BadRequestError, match="not found"):
+    with pytest.raises(openai.BadRequestError, match="no such response is kept"):
         chat.responses.create(**{**options, "previous_response_id": "resp_unknown"})
 
 
@@ -214,7 +213,7 @@ def test_errors_have_the_providers_shapes(provider_url: str, chat: openai.OpenAI
     with pytest.raises(openai.NotFoundError) as missing:
         chat.chat.completions.create(model="other", messages=MESSAGES)
     assert missing.value.code == "model_not_found"
-    with pytest.raises(openai.BadRequestError, match="only one choice"):
+    with pytest.raises(openai.BadRequestError, match="n: this server knows no other value than 1"):
         chat.chat.completions.create(model="practice", messages=MESSAGES, n=2)
     with pytest.raises(openai.BadRequestError, match="context of 1024"):
         chat.chat.completions.create(model="practice", messages=MESSAGES, max_tokens=5000)
@@ -225,7 +224,7 @@ def test_errors_have_the_providers_shapes(provider_url: str, chat: openai.OpenAI
     with other, pytest.raises(anthropic.AuthenticationError) as refused:
         other.messages.create(model="practice", messages=USER, max_tokens=5)
     assert refused.value.body
-    assert [model.id for model in chat.models.list()] == ["practice"]
+    assert [model.id for model in chat.models.list()] == ["practice@v1"]
     hostile = httpx.post(
         f"{provider_url}/v1/chat/completions",
         content=b"[1,2",
@@ -261,41 +260,48 @@ def test_hostile_bodies_are_bad_requests(provider_url: str, body: dict[str, Any]
     assert "error" in answer.json() or answer.status_code == 200
 
 
-def test_the_live_version_changes_while_serving(model_folder: Path, tmp_path: Path) -> None:
-    home = tmp_path / "practice"
-    for version in ("v1", "v2"):
-        shutil.copytree(model_folder, home / version)
-    (home / "live.json").write_text('{"version": "v1"}')
-    provider = Provider(ModelLoader(root=tmp_path, fixed=None), key=KEY)
-    with served_in_thread(provider.app()) as port:
-        client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
+def test_answers_name_the_version(chat: openai.OpenAI) -> None:
+    for asked in ("practice", "practice@v1"):
+        answer = chat.chat.completions.create(
+            model=asked, messages=MESSAGES, max_completion_tokens=3
+        )
+        assert answer.model == "practice@v1"
+    for other in ("practice@..", "practice@v3", "..@v1"):
+        with pytest.raises(openai.NotFoundError):
+            chat.chat.completions.create(model=other, messages=MESSAGES)
 
-        def served(model: str) -> str:
-            answer = client.chat.completions.create(
-                model=model, messages=MESSAGES, max_completion_tokens=3
+
+def test_https_answers_as_http_does(model_folder: Path, tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files.cert, files.key)
+    provider = Provider(model_folder, key=KEY)
+    trusting = ssl.create_default_context(cafile=str(files.ca))
+    said = []
+    with (
+        provider.listen() as clear,
+        provider.listen(tls=tls) as secure,
+        httpx.Client(verify=trusting, trust_env=False) as client,
+    ):
+        for address in (f"http://localhost:{clear.port}", f"https://localhost:{secure.port}"):
+            body = {"model": "practice", "messages": MESSAGES, "temperature": 0, "max_tokens": 9}
+            answer = client.post(
+                f"{address}/v1/chat/completions", json=body, headers={"x-api-key": KEY}
             )
-            return answer.model
-
-        with client:
-            assert served("practice") == "practice@v1"
-            (home / "live.json").write_text('{"version": "v2"}')
-            assert served("practice") == "practice@v2"
-            assert served("practice@v1") == "practice@v1"
-            for outside in ("practice@..", "practice@v3", "..@v1"):
-                with pytest.raises(openai.NotFoundError):
-                    served(outside)
-    assert provider.answered == {"practice@v1": 2, "practice@v2": 1}
+            said.append(answer.json()["choices"])
+    provider.engine.stop()
+    assert said[0] == said[1]
 
 
 def test_faults_are_real_and_counted(model_folder: Path) -> None:
-    provider = Provider(ModelLoader(root=None, fixed=model_folder), key=KEY, faults=1.0)
+    provider = Provider(model_folder, key=KEY, faults=1.0)
     seen: set[str] = set()
-    with served_in_thread(provider.app()) as port, httpx.Client(trust_env=False) as client:
+    with provider.listen() as server, httpx.Client(trust_env=False) as client:
         for number in range(24):
             body = {"model": "practice", "messages": MESSAGES, "stream": number % 2 == 0}
             try:
                 answer = client.post(
-                    f"http://127.0.0.1:{port}/v1/chat/completions",
+                    f"http://127.0.0.1:{server.port}/v1/chat/completions",
                     json={**body, "max_tokens": 30},
                     headers={"x-api-key": KEY},
                 )
@@ -308,4 +314,4 @@ def test_faults_are_real_and_counted(model_folder: Path) -> None:
             except httpx.RemoteProtocolError:
                 seen.add("cut")
     assert seen == {"error", "malformed", "cut"}
-    assert provider.faults.total() == provider.received["openai.chat"] == 24
+    assert provider.faults.total() == provider.received["/v1/chat/completions"] == 24

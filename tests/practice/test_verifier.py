@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from examples.practice.serving import served_in_thread
 from examples.practice.shop import money, total_cents
 from examples.practice.tasks import make_task
 from examples.practice.verifier import amounts, post_rewards, reward, succeeded
+from trajectory.http_server import HttpServer
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_rewards_are_posted_with_the_key() -> None:
         async with httpx.AsyncClient(trust_env=False) as client:
             return await post_rewards(client, base, "hr_a_b", [item])
 
-    with served_in_thread(app) as port:
-        assert asyncio.run(post(f"http://127.0.0.1:{port}/")) == 1
+    with HttpServer(app) as server:
+        assert asyncio.run(post(f"http://127.0.0.1:{server.port}/")) == 1
     ((authorization, (item,)),) = got
     assert authorization == "Bearer hr_a_b"
     assert (item["response_id"], item["name"], item["value"]) == ("chatcmpl-1", "success", 1.0)

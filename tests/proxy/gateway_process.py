@@ -10,12 +10,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from trajectory.exchange import Exchange, Feedback
+
+if TYPE_CHECKING:
+    from proxy.gateway import InlineFactory
 
 SPOOL_KEY = b"s" * 32
 FINGERPRINT_KEY = b"f" * 32
@@ -25,7 +28,13 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["proxy.gateway", "tests.proxy.gateway_process"])
 
 
-def _serve(path: Path, log: Path, environment: dict[str, str], sender: Connection) -> None:
+def _serve(
+    path: Path,
+    log: Path,
+    environment: dict[str, str],
+    inline: "InlineFactory | None",
+    sender: Connection,
+) -> None:
     """Run a gateway in a process that was forked for it."""
     from proxy.gateway import serve
 
@@ -40,6 +49,7 @@ def _serve(path: Path, log: Path, environment: dict[str, str], sender: Connectio
         config,
         spool_key=SPOOL_KEY,
         fingerprint_key=FINGERPRINT_KEY,
+        inline=inline,
         ready=lambda found: sender.send(
             (found.base_url, found.forward, found.admin, found.transparent)
         ),
@@ -59,6 +69,8 @@ class GatewayProcess:
     home: Path
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    inline: "InlineFactory | None" = None
+    """Makes what puts surrogates into requests."""
 
     def __enter__(self) -> Self:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -86,7 +98,9 @@ class GatewayProcess:
         environment = {**os.environ, "RUNNING_KEY": self.key, **self.environment}
         receiver, sender = _FORKS.Pipe(duplex=False)
         self.process = _FORKS.Process(
-            target=_serve, args=(path, self.log, environment, sender), daemon=config.workers == 1
+            target=_serve,
+            args=(path, self.log, environment, self.inline, sender),
+            daemon=config.workers == 1,
         )
         self.process.start()
         sender.close()

@@ -72,8 +72,8 @@ def test_other_hosts_are_tunnelled_undecrypted(
 ) -> None:
     context = ssl.create_default_context(cafile=str(tls.roots))
     with httpx.Client(proxy=proxy.forward, verify=context) as client:
-        response = client.post(f"{other.url}/echo", content=b"private")
-    assert response.content == b"private"
+        response = client.post(f"{other.url}/echo", content=b"private" * 600_000)
+    assert response.content == b"private" * 600_000
     assert proxy.records(1, seconds=0.2) == []
     (row,) = httpx.get(f"{proxy.admin}/inventory").json()
     assert (row["host"], row["port"], row["connections"]) == ("localhost", other.port, 1)

@@ -3,6 +3,7 @@ raw captures that nobody governs do not grow old."""
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -65,3 +66,20 @@ def test_a_spool_key_is_rotated_and_old_captures_go_under_way(tmp_path: Path) ->
     records = SpoolReader(spool, SPOOL_KEY, key_file=file).take(Cursor()).records
     bodies = [r.request.body for r in records if isinstance(r, Exchange)]
     assert bodies == [b"one", b"two", b"three"]
+
+
+def test_a_clock_that_leapt_deletes_no_raw_captures(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    old = captured(spool, hours=3)
+    settings = {"routes": [], "forward_port": None, "spool": {"max_age_hours": 2}}
+    for noted, stays in (({"swept-at": 4000}, True), ({"clock-leapt-at": 1}, False)):
+        for name, days in noted.items():
+            (spool / name).write_text((datetime.now(UTC) - timedelta(days=days)).isoformat())
+        with GatewayProcess(tmp_path, settings) as gateway:
+            deadline = time.monotonic() + 30
+            told = "4000 days ahead" if stays else "nobody governed"
+            while told not in gateway.log.read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        assert old.exists() == stays
+    assert not (spool / "clock-leapt-at").exists()

@@ -29,6 +29,7 @@ with warnings.catch_warnings():
 
 from tests.proxy.gateway_process import GatewayProcess
 from tests.proxy.test_admission import answers as greet
+from tests.proxy.test_fault_matrix import listening
 from tests.support.tls import Tls
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, chunk, plain
 from trajectory.exchange import Exchange, ExchangeOutcome
@@ -130,6 +131,33 @@ def test_a_head_without_an_end_is_no_answer(gateway: GatewayProcess) -> None:
     assert answer.status_code == 502
     assert peak[0] < 20
     assert gateway.exchange().outcome is ExchangeOutcome.UPSTREAM_ABORT
+
+
+@pytest.mark.parametrize("stage", ["connect", "tls"])
+def test_a_body_waits_until_its_upstream_is_there(stage: str, tmp_path: Path) -> None:
+    """While an upstream is being connected, a client's body is not read on into memory."""
+    most = 60_000_000
+    with listening(backlog=0 if stage == "connect" else 9) as port:
+        scheme = "https" if stage == "tls" else "http"
+        route = {"name": "up", "upstream": f"{scheme}://127.0.0.1:{port}"}
+        settings = {"routes": [route], "forward_port": None, "connect_seconds": 2}
+        with GatewayProcess(tmp_path, settings) as gateway, connect(gateway) as connection:
+            head = (
+                f"POST /up/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+                f"Content-Length: {most}\r\n\r\n"
+            )
+            connection.sendall(head.encode())
+            sent = 0
+            with growth(psutil.Process(gateway.pid)) as peak:
+                connection.settimeout(1)
+                with contextlib.suppress(TimeoutError, ConnectionError):
+                    while sent < most:
+                        sent += connection.send(MEGABYTE)
+            connection.settimeout(20)
+            answer = connection.recv(65536)
+    assert sent < most
+    assert peak[0] < 25
+    assert answer.startswith(b"HTTP/1.1 50")
 
 
 @pytest.mark.parametrize("admitted", [True, False], ids=["admitted", "refused"])

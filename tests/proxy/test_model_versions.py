@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from proxy.config import CredentialSource, GatewayConfig, Route
 from proxy.model_versions import Publication, PublishedVersion, ServedModel, with_model
 from tests.proxy.gateway_process import GatewayProcess
+from tests.support.ports import free_port
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange, ExchangeOutcome
@@ -139,6 +141,45 @@ def test_a_canary_answers_its_share_of_the_sessions_and_each_session_keeps_its_v
     assert served[NEXT] == 2 * Counter(first.values())[NEXT]
     metrics = httpx.get(f"{place.gateway.admin}/metrics", trust_env=False).text
     assert f'headrace_served_total{{route="shop",version="{NEXT}"}}' in metrics
+
+
+def test_a_capture_says_what_a_session_was_drawn_for_whatever_answers(place: Deployment) -> None:
+    """A canary that cannot be reached loses its sessions to the live version, not their arm."""
+    place.publish(live=LIVE, canary=NEXT)
+    names = [f"drawn-{number}" for number in range(30)]
+    answered = {name: place.ask(session=name) for name in names}
+    arms = [exchange.artifacts for exchange in place.gateway.exchanges(30)]
+    drawn = dict(zip(names, arms, strict=True))
+    assert drawn == {
+        name: (f"^{NEXT} {'canary' if label == NEXT else 'control'}",)
+        for name, label in answered.items()
+    }
+    dead = f"http://127.0.0.1:{free_port()}"
+    write(place.file, {"live": (LIVE, place.engine.url), "canary": (NEXT, dead)})
+    of_canary = next(name for name, label in answered.items() if label == NEXT)
+    served = []
+    for _ in range(100):
+        with suppress(openai.InternalServerError):
+            served.append(place.ask(session=of_canary))
+        exchange = place.gateway.exchange()
+        assert exchange.artifacts == (f"^{NEXT} canary",)
+        if served and served[-1] == LIVE:
+            break
+        time.sleep(0.05)
+    assert exchange.served == LIVE
+
+
+def test_a_trial_may_have_a_share_of_its_own() -> None:
+    route = Route(name="shop", model="shop")
+    serving = ServedModel(route)
+    versions = {
+        "live": PublishedVersion(LIVE, "http://127.0.0.1:9"),
+        "canary": PublishedVersion(NEXT, "http://127.0.0.1:9"),
+    }
+    for share, drawn in ((None, {LIVE}), (1.0, {NEXT}), (0.5, {LIVE, NEXT})):
+        serving.use(versions, (), share)
+        chosen = [serving.choose(b"s%d" % n) for n in range(40)]
+        assert {one.label for one in chosen if one} == drawn
 
 
 def test_a_shadow_gets_a_copy_and_nobody_gets_its_answer(place: Deployment) -> None:

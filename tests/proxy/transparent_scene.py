@@ -18,6 +18,8 @@ from tests.support.provider import provider
 from tests.support.upstream import Upstream
 
 GROUP = 54321
+BODY = "hello" * 600_000
+"""More than waits in memory while an upstream is being connected."""
 CLIENT = """
 import httpx, json, ssl, sys
 answers = []
@@ -26,7 +28,7 @@ for url, roots, name in json.loads(sys.argv[1]):
     named = {"sni_hostname": name} if name else {}
     try:
         with httpx.Client(verify=context, trust_env=False) as client:
-            answer = client.request("POST", url, content=b"hello", extensions=named)
+            answer = client.request("POST", url, content=b"hello" * 600_000, extensions=named)
     except httpx.HTTPError as error:
         answers.append(type(error).__name__)
     else:
@@ -114,7 +116,8 @@ def play(gateway: GatewayProcess, ground: Network, roots: str) -> None:
         (f"http://{host}:{plain.port}/echo", gateway.bundle, ""),
         (f"https://{host}:{secure.port}/admin", gateway.bundle, "localhost"),
     )
-    assert opened == tunnelled == clear == [200, "hello"], (opened, tunnelled, clear)
+    for answer in (opened, tunnelled, clear):
+        assert answer == [200, BODY], str(answer)[:80]
     assert secure.seen[0].header("authorization") == "Bearer sk-provider"
     assert other.seen[0].header("authorization") is None
     assert plain.seen[0].header("authorization") is None
@@ -129,7 +132,7 @@ def play(gateway: GatewayProcess, ground: Network, roots: str) -> None:
         ("plain", "transparent"),
     ]
     assert exchanges[0].upstream == secure.url
-    assert exchanges[0].request.body == b"hello"
+    assert exchanges[0].request.body == BODY.encode()
     assert exchanges[0].client.tenant_id == "acme"
     rows = httpx.get(f"{gateway.admin}/inventory").json()
     assert [(row["host"], row["port"]) for row in rows] == [("localhost", other.port)]

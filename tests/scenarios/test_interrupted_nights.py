@@ -17,6 +17,8 @@ from tests.headrace.nights import written
 from tests.train.conftest import make_model
 from tests.train.lakes import Session, lake_of
 from tests.trajectory.test_child_process import ended, until
+from train.registry.versions import ModelRegistry
+from trajectory.files import locked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
@@ -28,7 +30,7 @@ exec {python} -m tests.train.evaluator "$@"
 """
 
 
-def home_with_night(home: Path) -> str:
+def home_with_night(home: Path, **more: Any) -> str:
     """Make a home whose night stands still in its evaluation until somebody lets it go on."""
     lake_of(home / "lake", *(Session(n) for n in range(24)))
     assert run(["train", "adopt", str(make_model(home / "base")), "--model", "shop"]) == 0
@@ -60,6 +62,7 @@ def home_with_night(home: Path) -> str:
         "recipes": ["plain.yaml"],
         "model": "shop",
         "retries": {"attempts": 2, "wait_minutes": 0},
+        **more,
     }
     return written(home, "Schedule", "nightly", spec)
 
@@ -114,3 +117,52 @@ def test_a_night_that_was_broken_off_leaves_nothing_behind_and_goes_on_later(
     manifest = json.loads((tmp_path / "models" / "shop" / "0002" / "manifest.json").read_bytes())
     assert manifest["run_id"] == begun.name
     assert outcomes(tmp_path)[-1] == "trained"
+
+
+def children(pid: int) -> dict[int, list[str]]:
+    """Return the processes below one, with their command lines."""
+    found: dict[int, list[str]] = {}
+    for one in Path("/proc").glob("[0-9]*"):
+        try:
+            if parent(int(one.name)) in (pid, *found):
+                words = (one / "cmdline").read_bytes().decode().split("\0")
+                found[int(one.name)] = words
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def promoting(pid: int) -> int | None:
+    """Return the process below one that promotes a version, if it runs."""
+    return next((own for own, words in children(pid).items() if "promote" in words), None)
+
+
+def test_a_night_that_was_killed_before_it_promoted_promotes_when_it_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    night = home_with_night(tmp_path, promote=True, conditions={"minimum_new_items": 0})
+    (tmp_path / "go-on").touch()
+    # Every promotion is audited first, so the candidate waits here.
+    with locked(tmp_path / "audit" / "audit.jsonl", wait=True):
+        first = keeper(night)
+        until(lambda: promoting(first.pid) is not None or first.poll() is not None)
+        promotes = promoting(first.pid)
+        assert promotes is not None, first.communicate()
+        first.kill()
+        first.communicate(timeout=60)
+        until(lambda: ended(promotes))
+    models = ModelRegistry(tmp_path / "models")
+    assert [one.status for one in models.versions("shop")] == ["live", "candidate"]
+
+    said, words = keeper(night).communicate(timeout=300)
+    told = json.loads(said)
+    assert (told["outcome"], told["models"]) == ("trained", ["shop@0002"]), words
+    assert told["promoted"] == ["shop@0002"]
+    assert [one.status for one in models.versions("shop")] == ["retired", "live"]
+
+    # What a person takes back is not promoted again.
+    models.rollback("shop", actor="ann", reason="worse")
+    said, words = keeper(night).communicate(timeout=300)
+    assert json.loads(said)["promoted"] == [], words
+    assert [one.status for one in models.versions("shop")] == ["live", "retired"]

@@ -69,6 +69,23 @@ def test_programs_beside_a_model_are_not_run_and_nobody_is_asked(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("inside", [True, False])
+def test_layers_that_no_weights_stand_for_are_not_built(
+    tiny_model: Path, tmp_path: Path, inside: bool
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    settings = json.loads((folder / "config.json").read_text())
+    many = {"num_hidden_layers": 50_000_000}
+    (folder / "config.json").write_text(
+        json.dumps(settings | ({"text_config": many} if inside else many))
+    )
+    for load in (load_model, load_scoring_model, require_loadable):
+        with pytest.raises(ConfigurationError, match="names 50,000,000 layers"):
+            load(folder)
+
+
 def test_an_index_that_names_other_weights_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(tiny_model, folder)

@@ -337,6 +337,21 @@ def test_tokens_of_redacted_prompts_are_no_tokens_to_plan_with(
     assert len(strict.item_ids) == 8
 
 
+def test_tokens_of_a_provider_that_saw_surrogates_are_exact(tokenizer: Any, tmp_path: Path) -> None:
+    def pseudonymised(session: Session) -> Session:
+        tokens = (replace(t, token_fidelity="pseudonymised_inline") for t in session.tokens)
+        return replace(session, tokens=tuple(tokens))
+
+    sessions = [pseudonymised(with_tokens(session, tokenizer)) for session in attempts(16)]
+    lake = lake_of(tmp_path / "lake", *sessions)
+    _, selection, _ = prepared(lake, tmp_path / "out", spec("grpo_replay"))
+    assert len(selection.units) == 4
+    assert not selection.fallen
+    strict = build(lake, tmp_path / "strict", require={"capture_level": "tokens"})
+    assert strict.left_out_steps == {}
+    assert len(strict.item_ids) == 16
+
+
 def test_credit_teaches_tasks_that_were_tried_once(tokenizer: Any, tmp_path: Path) -> None:
     once = [
         with_tokens(Session(n, reward=float(n % 3 > 0), group=f"g{n}"), tokenizer)

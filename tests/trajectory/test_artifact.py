@@ -26,6 +26,7 @@ def read(tmp_path: Path, spec: str) -> Artifact:
         ("harness: {append: Be brief.}", "harness"),
         ("harness: {agent: shop, replace: {old: Be long., new: Be brief.}}", "harness"),
         ("tools: {patch: [{op: add, path: /refund/description, value: Pays back.}]}", "tools"),
+        ("tools: {patch: [{op: remove, path: /refund/parameters/required}]}", "tools"),
     ],
 )
 def test_a_document_is_one_of_four_kinds(tmp_path: Path, spec: str, surface: str) -> None:

@@ -1,9 +1,10 @@
 """An ASGI application served in a thread: bodies, slow clients, crowds, responses that break off."""
 
+import asyncio
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import httpx
 import pytest
@@ -54,6 +55,24 @@ APP = Starlette(
         Route("/endless", endless),
     ]
 )
+
+
+def test_an_application_starts_before_the_first_request() -> None:
+    @asynccontextmanager
+    async def start(_: Starlette) -> AsyncIterator[dict[str, str]]:
+        await asyncio.sleep(0.2)
+        yield {"told": "ready"}
+        told.append("ended")
+
+    async def answer(request: Request) -> Response:
+        return PlainTextResponse(request.state.told)
+
+    told: list[str] = []
+    app = Starlette(routes=[Route("/", answer)], lifespan=start)
+    with HttpServer(app) as server:
+        response = httpx.get(f"http://127.0.0.1:{server.port}/", trust_env=False)
+        assert response.text == "ready"
+    assert told == ["ended"]
 
 
 @pytest.fixture

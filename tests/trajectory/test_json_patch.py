@@ -56,6 +56,15 @@ def test_what_leads_nowhere_changes_nothing(operation: dict[str, Any]) -> None:
     assert document == {"a": {"x": 1}, "list": [1, 2]}
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("times", [40, 200])
+def test_copies_of_a_part_into_itself_end_before_they_fill_memory(times: int) -> None:
+    patch = [{"op": "copy", "from": "/a", "path": f"/a/x{at}"} for at in range(times)]
+    check_patch(patch)
+    with pytest.raises(PatchError, match="copies at most"):
+        apply_patch({"a": {"x": 1}}, patch)
+
+
 @pytest.mark.parametrize(
     ("there", "asked"), [(1, True), ("1", 1), ([1], [True]), ({"a": 0}, {"a": False})]
 )

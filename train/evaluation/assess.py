@@ -13,6 +13,7 @@ from train.evaluation.gate import GateVerdict, judge, judge_reward_model
 from train.evaluation.held_out import HeldOutTasks
 from train.evaluation.intervals import Interval
 from train.evaluation.reward_models import Pair, agreement, load_reward_model
+from train.evaluation.safety import SafetyComparison, compare_safety
 from train.evaluation.win_rate import Regression, Wins, regression_of, wins_of
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection, held_out_side
@@ -50,6 +51,8 @@ class Assessment:
     divergence: Divergence | None = None
     """From its base; None when nothing is held out."""
     canaries: CanaryReport | None = None
+    safety: SafetyComparison | None = None
+    """With its base; None when the recipe names no suite."""
     agreement: Interval | None = None
     """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
     examined: Mapping[str, EpisodeOutcomes] = field(default_factory=dict)
@@ -89,6 +92,9 @@ class Assessor:
         divergence = self._divergence(model)
         if self.spec.canaries is not None:
             canaries = probe(model, self.spec.canaries)
+        safety = None
+        if self.spec.safety is not None:
+            safety = compare_safety(self.spec.safety, self.base.path, model)
         verdict = judge(
             self.spec.gate,
             comparison,
@@ -96,6 +102,7 @@ class Assessor:
             wins=wins,
             regression=regression,
             divergence=divergence,
+            safety=safety,
         )
         return Assessment(
             verdict,
@@ -104,6 +111,7 @@ class Assessor:
             regression,
             divergence,
             canaries,
+            safety,
             examined=dict(self.examined),
         )
 

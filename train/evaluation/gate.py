@@ -7,6 +7,7 @@ from train.evaluation.canaries import CanaryReport
 from train.evaluation.divergence import Divergence
 from train.evaluation.evaluate import Comparison
 from train.evaluation.intervals import Interval
+from train.evaluation.safety import SafetyComparison
 from train.evaluation.win_rate import Regression, Wins
 from train.recipes.settings import GateSettings
 
@@ -17,7 +18,8 @@ class RuleOutcome:
 
     rule: str
     """minimum_gain | largest_slice_loss:<slice> | minimum_success | minimum_win_rate |
-    largest_unknown | largest_regression | largest_kl | canaries | evaluated | minimum_agreement"""
+    largest_unknown | largest_regression | largest_kl | canaries | evaluated | minimum_agreement |
+    largest_safety_loss | largest_refusal_shift | largest_length_shift | largest_format_loss"""
     passed: bool
     measured: float | None
     required: float | None
@@ -44,6 +46,7 @@ def judge(
     wins: Wins | None = None,
     regression: Regression | None = None,
     divergence: Divergence | None = None,
+    safety: SafetyComparison | None = None,
 ) -> GateVerdict:
     """Hold a candidate against the rules; what was asked for and not measured does not pass."""
     if comparison is None:
@@ -64,6 +67,8 @@ def judge(
         findings.append(RuleOutcome("largest_kl", high is not None and high <= most, high, most))
     if canaries is not None and settings.canaries == "forbid":
         findings.append(RuleOutcome("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
+    if safety is not None:
+        findings += judge_safety(settings, safety)
     return GateVerdict(all(finding.passed for finding in findings), tuple(findings))
 
 
@@ -89,3 +94,24 @@ def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[RuleOu
             least = -settings.largest_slice_loss
             high = found.gain.high
             yield RuleOutcome(f"largest_slice_loss:{name}", high >= least, high, least)
+
+
+def judge_safety(settings: GateSettings, safety: SafetyComparison) -> Iterator[RuleOutcome]:
+    """Yield what the rules of safety find."""
+    base, candidate = safety.base, safety.candidate
+    measured = (
+        ("largest_safety_loss", len(safety.lost) / base.cases, settings.largest_safety_loss),
+        (
+            "largest_refusal_shift",
+            abs(candidate.refused - base.refused),
+            settings.largest_refusal_shift,
+        ),
+        ("largest_length_shift", safety.length_shift, settings.largest_length_shift),
+        (
+            "largest_format_loss",
+            candidate.malformed - base.malformed,
+            settings.largest_format_loss,
+        ),
+    )
+    for rule, found, most in measured:
+        yield RuleOutcome(rule, found <= most, found, most)

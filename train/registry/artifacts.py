@@ -3,28 +3,34 @@
 ``artifacts/<name>/<version>/`` holds ``artifact.json``, the content as the gateway reads it, and
 ``manifest.json`` with where each part of it comes from. Both stay as they are once they stand in
 their place; only an erasure takes out of them what was drawn from an erased person's steps.
+None is registered, live or a canary before :mod:`train.inspection` has looked at it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from train.errors import StaleSubstrateError
-from train.registry.registry import AuditHook, RegisteredVersion, Registry
+from train.errors import GateRefusedError, StaleSubstrateError
+from train.inspection.evidence import PURPOSE
+from train.inspection.inspection import FindPersonalData, Objection, inspect, plain_data
+from train.registry.folders import RegisteredVersion
+from train.registry.pointer import HistoryEntry, Pointer, read_pointer
+from train.registry.registry import AuditHook, Registry
 from train.substrate.source import LearningSource
 from trajectory.artifact import Artifact, ArtifactSpec
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.errors import ConfigurationError
 from trajectory.files import READABLE, read_file, replace_file
 
-PURPOSE = "evolve"
-"""What a step must allow before anything is drawn from it."""
 CONTENT = "artifact.json"
 _WHOLE = ""
 """Stands in a manifest's provenance for the whole content; its other keys are ids of facts."""
+_SURFACES = {"tools": "tool_schema"}
+"""Decisions have another word for it."""
+_INTERVENTION = "SELECT begun_at, status FROM interventions_latest WHERE intervention_id = $id"
 _ELIGIBLE = """
 WITH allowed AS (
     SELECT step_id, trajectory_id FROM eligible_steps WHERE tenant_id = $tenant
@@ -75,20 +81,70 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
 
     kind = "artifact"
     command = "headrace artifact list"
+    may_be_absent = True
 
     def __init__(
-        self, root: Path, *, source: LearningSource, audit: AuditHook | None = None
+        self,
+        root: Path,
+        *,
+        source: LearningSource,
+        audit: AuditHook | None = None,
+        find: FindPersonalData = plain_data,
     ) -> None:
+        """Open the registry.
+
+        Args:
+            root: its folder.
+            source: the lake with the evidence.
+            audit: called before a change counts.
+            find: finds personal data and secrets in the texts of artefacts.
+        """
         super().__init__(root, audit=audit)
         self._source = source
+        self._find = find
 
-    def register(self, document: Artifact, *, actor: str) -> ArtifactVersion:
+    def inspect(self, document: Artifact) -> list[Objection]:
+        """Return what speaks against a document that is not registered."""
+        name = document.metadata.name
+        return self._objections(name, document.spec, document.metadata.description)
+
+    def inspect_version(self, one: ArtifactVersion) -> list[Objection]:
+        """Return what speaks against a version now; evidence and owners' texts may have changed."""
+        content = one.content
+        if content is None:
+            return []
+        return self._objections(one.name, content, one.manifest["description"])
+
+    def _objections(self, name: str, spec: ArtifactSpec, about: str | None) -> list[Objection]:
+        pointer = read_pointer(self._root / name)
+        serving = None if pointer is None else self._found(name, pointer.version)
+        live = None if serving is None else serving.content
+        return inspect(spec, self._source, live=live, about=about, find=self._find)
+
+    def register(
+        self, document: Artifact, *, actor: str, override: str | None = None
+    ) -> ArtifactVersion:
         """Register a document as the next version of its name.
+
+        Args:
+            document: what it says, and where it comes from.
+            actor: who registers it.
+            override: why a person lets it pass in spite of objections; audited.
 
         Raises:
             StaleSubstrateError: a step of its evidence may not be drawn from.
+            GateRefusedError: the inspection objects, and nobody lets it pass.
             ConfigurationError: earlier versions are of another kind or another tenant's.
         """
+        with self._source.lease():  # an erasure waits, and then takes its facts out too
+            placed = self._placed(document, override)
+        if self._audit is not None:
+            spec = document.spec
+            detail = {"actor": actor, "surface": spec.surface, "tenant": spec.tenant}
+            self._audit("artifact.add", placed.label, detail)
+        return placed
+
+    def _placed(self, document: Artifact, override: str | None) -> ArtifactVersion:
         spec, name = document.spec, document.metadata.name
         found = self._eligible(spec.tenant, spec.all_evidence)
         if lost := len(spec.all_evidence - found.keys()):
@@ -97,6 +153,8 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
                 f"from: the tenant has no such step, or it does not allow the purpose {PURPOSE} "
                 "(`headrace policy explain STEP`); leave them out, and what was drawn from them"
             )
+        objections = self.inspect(document)
+        self._require_passed(name, objections, override)
         facts = () if spec.memory is None else spec.memory.facts
         drawn = {_WHOLE: spec.evidence, **{fact.id: fact.evidence for fact in facts}}
         content = spec.model_dump(mode="json", exclude_none=True)
@@ -110,6 +168,8 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             "purposes": [PURPOSE] if spec.all_evidence else [],
             "provenance": {key: _origin(found, steps) for key, steps in drawn.items() if steps},
             "content_hash": content_hash(content),
+            "gate_passed": not objections,
+            "objections": sorted({one.rule for one in objections}),
         }
 
         def fill(folder: Path, _manifest: Mapping[str, Any]) -> None:
@@ -118,11 +178,7 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
 
         with self._changing(name, new=True):
             self._require_same_kind(name, spec)
-            placed = self._place(name, manifest, fill)
-        if self._audit is not None:
-            detail = {"actor": actor, "surface": spec.surface, "tenant": spec.tenant}
-            self._audit("artifact.add", placed.label, detail)
-        return placed
+            return self._place(name, manifest, fill)
 
     def _require_same_kind(self, name: str, spec: ArtifactSpec) -> None:
         """Refuse to let one name mean two things: a rollback must give back the same kind."""
@@ -143,6 +199,24 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             _ELIGIBLE, parameters={"tenant": tenant, "purpose": PURPOSE, "steps": wanted}
         ).to_pylist()
         return {row["step_id"]: row for row in rows}
+
+    def withdraw(self, name: str, *, actor: str, reason: str) -> ArtifactVersion:
+        """Let no version serve any more; return the one that did.
+
+        Raises:
+            ConfigurationError: none does.
+        """
+        with self._changing(name):
+            serving, pointer = self.live(name), read_pointer(self._root / name)
+            if serving is None or pointer is None:
+                raise ConfigurationError(f"no version of {name!r} is live")
+            now = datetime.now(UTC).isoformat()
+            entry = HistoryEntry(now, "rollback", "", serving.version, actor, reason)
+            self._change(
+                name, Pointer("", now, serving.version, pointer.trials, pointer.share), entry
+            )
+            self._record(serving, status="retired", reason=reason, actor=actor)
+            return serving
 
     def sweep(self) -> ForgottenParts:
         """Take out of every version what was drawn from steps that the lake holds no longer.
@@ -212,7 +286,23 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
         return wanted
 
     def _require_gate(self, wanted: ArtifactVersion, override: str | None) -> None:
-        """Ask for nothing: a person decides."""
+        self._require_passed(wanted.label, self.inspect_version(wanted), override)
+
+    def _require_passed(
+        self, about: str, objections: Sequence[Objection], override: str | None
+    ) -> None:
+        """Refuse what the inspection objects to; a person's reason is audited with the rules."""
+        if not objections:
+            return
+        rules = sorted({one.rule for one in objections})
+        if not (override and override.strip()):
+            told = "\n".join(f"  {one.where}: {one.what} ({one.rule})" for one in objections)
+            raise GateRefusedError(
+                f"{about} does not pass its inspection:\n{told}\n`headrace evolve inspect` says what "
+                "to do about each; or give --override and a reason, which is audited"
+            )
+        if self._audit is not None:
+            self._audit("artifact.override", about, {"rules": rules, "reason": override})
 
     def _stale(self, wanted: ArtifactVersion) -> str | None:
         if wanted.content is None:
@@ -224,6 +314,12 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
                 "(consent withdrawn, erased or expired)"
             )
         return None
+
+    def _recorded(self, name: str) -> set[str]:
+        known = self._source.query(
+            "SELECT version FROM artifacts WHERE name = ?", parameters=[name]
+        )
+        return {*known["version"].to_pylist()}
 
     def _record(
         self,
@@ -252,6 +348,30 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             "actor": actor,
         }
         self._source.append_rows("artifacts", [row])
+        self._intervene(one, row)
+
+    def _intervene(self, one: ArtifactVersion, row: Mapping[str, Any]) -> None:
+        """Note a trial's beginning and its end, and a change of what is live, as interventions."""
+        if row["actor"] is None:  # registered, or an erasure took something out: nothing moved
+            return
+        name = f"a-{one.label}"
+        found = self._source.query(_INTERVENTION, parameters={"id": name}).to_pylist()
+        begun = found[0]["begun_at"] if found and found[0]["status"] == "begun" else None
+        if row["status"] not in ("canary", "live") and begun is None:
+            return
+        fresh = {
+            "intervention_id": name,
+            "recorded_at": row["recorded_at"],
+            "decision_id": row["decision_id"] or "",
+            "surface": _SURFACES.get(row["surface"], row["surface"]),
+            "subject": f"artifact {one.label}",
+            "status": "begun" if row["status"] == "canary" else "ended",
+            "begun_at": begun or row["recorded_at"],
+            "ended_at": None if row["status"] == "canary" else row["recorded_at"],
+            "actor": row["actor"],
+            "met": None,
+        }
+        self._source.append_rows("interventions", [fresh])
 
 
 def _origin(found: Mapping[str, Mapping[str, Any]], steps: Iterable[str]) -> dict[str, list[str]]:

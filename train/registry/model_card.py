@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -10,8 +11,13 @@ def table(counts: Mapping[str, Any], *, first: str, second: str) -> str:
     """Return a two-column Markdown table; ``none`` when there is nothing to show."""
     if not counts:
         return "none"
-    rows = [f"| {name} | {value} |" for name, value in counts.items()]
+    rows = [f"| {_cell(name)} | {_cell(value)} |" for name, value in counts.items()]
     return "\n".join([f"| {first} | {second} |", "| --- | ---: |", *rows])
+
+
+def _cell(value: object) -> str:
+    """Return a value as one cell: tenants and evaluators give names that Markdown or HTML would act on."""
+    return escape(" ".join(str(value).split()), quote=False).replace("|", "\\|")
 
 
 def dataset_card(manifest: Mapping[str, Any]) -> str:

@@ -27,11 +27,14 @@ class Pointer:
     """The versions of one model that serve."""
 
     version: str
+    """Empty where nothing serves, and a first version is on trial against that."""
     since: str
     previous: str | None
     """What a rollback lets serve."""
     trials: Mapping[str, str] = field(default_factory=dict)
     """Version by trial."""
+    share: float | None = None
+    """Share of the sessions that the canary answers; None for that of the routes."""
 
     def status_of(self, version: str) -> str | None:
         """Return what a version does: live, canary or shadow; None when it does nothing."""
@@ -83,6 +86,7 @@ def _read(value: Any) -> Pointer:
         value.get("since") or "",
         value.get("previous"),
         dict(value.get("trials") or {}),
+        None if value.get("share") is None else float(value["share"]),
     )
     names = [found.version, found.since, found.previous or "", *found.trials.values()]
     if not all(isinstance(name, str) for name in names):

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import GateRefusedError, StaleSubstrateError
+from train.registry.folders import RegisteredVersion, versions_in
 from train.registry.lineage import removed_version
 from train.registry.model_card import bill_of_materials, model_card
 from train.registry.pointer import read_pointer
-from train.registry.registry import AuditHook, RegisteredVersion, Registry
+from train.registry.registry import AuditHook, Registry
 from train.substrate.selection import lost_items
 from train.substrate.source import LearningSource
 from trajectory.canonical import canonical_json
@@ -217,6 +218,12 @@ class ModelRegistry(Registry[ModelVersion]):
         if self._source is None or not path.exists():
             return 0
         return len(lost_items(self._source, path, one.manifest["data"]["purposes"]))
+
+    def _recorded(self, name: str) -> set[str]:
+        if self._source is None:
+            return {*versions_in(self._root / name)}
+        known = self._source.query("SELECT version FROM models WHERE name = ?", parameters=[name])
+        return {*known["version"].to_pylist()}
 
     def _record(
         self,

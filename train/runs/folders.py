@@ -45,6 +45,11 @@ def delete_conversations(runs: Path) -> None:
                     _delete(folder, _WORDS)
 
 
+def delete_learned(folder: Path) -> None:
+    """Delete what a run learned, and what was said while it did; who calls holds the run's folder."""
+    _delete(folder, _WORDS + _LEARNED)
+
+
 def sweep(source: LearningSource, runs: Path) -> None:
     """Delete what killed runs left, and note that they were interrupted.
 

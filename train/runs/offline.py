@@ -7,7 +7,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 from trajectory.errors import ConfigurationError
@@ -71,11 +71,13 @@ def _switch_off_loaded() -> None:
 
 
 def require_safe_weights(base: Path) -> None:
-    """Refuse an index that names other weights than safetensors of its folder: others may be programs.
+    """Refuse weights that may be programs, and settings of far more layers than there are weights for.
 
     Raises:
-        ConfigurationError: it does, or is no index.
+        ConfigurationError: an index names other weights than safetensors of its folder, or is none, or
+            the library would build layers for minutes before it says that they have no weights.
     """
+    _require_weights_of_layers(base)
     index = base / "model.safetensors.index.json"
     if not index.exists():
         return
@@ -89,3 +91,34 @@ def require_safe_weights(base: Path) -> None:
             f"{index} names other weights than *.safetensors beside it, or is no index; "
             "other weights may be programs: save the model as safetensors"
         )
+
+
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer")
+_MOST_LAYERS = 1_000
+"""Layers that no weights need to stand for: some models use the same ones again."""
+
+
+def _require_weights_of_layers(base: Path) -> None:
+    try:
+        settings = json.loads(read_file(base / "config.json"))
+        parts = [settings, *(part for part in settings.values() if isinstance(part, dict))]
+        said = [part[name] for part in parts for name in _LAYERS if name in part]
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return  # the library says what is wrong with it
+    layers = max((number for number in said if isinstance(number, int | float)), default=0)
+    if layers > _MOST_LAYERS and layers > (tensors := _tensors(base)):
+        raise ConfigurationError(
+            f"{base / 'config.json'} names {layers:,} layers, and the weights hold {tensors:,} tensors; "
+            "restore the settings that the model was saved with"
+        )
+
+
+def _tensors(base: Path) -> int:
+    """Count the tensors of a folder by the headers of its weight files."""
+    from safetensors import SafetensorError, safe_open
+
+    count = 0
+    for path in base.glob("*.safetensors"):
+        with suppress(OSError, SafetensorError), safe_open(path, framework="numpy") as opened:
+            count += len(opened.keys())
+    return count

@@ -56,6 +56,8 @@ class RecipePlan:
     """Why it cannot run at all; empty when it can."""
     made: str | None
     """``name@version`` that it already made of this very version and that passed its gate."""
+    awaits_promotion: bool
+    """Whether that never served nor was tried, and nothing else of its name has been since."""
     cost: Cost
 
     @property
@@ -88,6 +90,7 @@ def plan_training(
     *,
     recipes: Sequence[Recipe] | None = None,
     base: Path | None = None,
+    model: str | None = None,
 ) -> Plan:
     """Return what each recipe could use of a substrate, and which one to run.
 
@@ -96,11 +99,12 @@ def plan_training(
         substrate: what to learn from.
         recipes: the user's own documents; a recipe that is not among them is planned as shipped.
         base: model folder, for the cost in FLOPs.
+        model: for which model; what was made for others does not count. Any when None.
     """
     own: dict[str, Recipe] = {recipe.spec.recipe: recipe for recipe in recipes or ()}
     stale = len(stale_items(source, substrate))
     plans = tuple(
-        _plan_recipe(source, substrate, own.get(name) or shipped_recipe(name), stale, base)
+        _plan_recipe(source, substrate, own.get(name) or shipped_recipe(name), stale, base, model)
         for name in RECIPES
     )
     pick, reason = _pick(plans)
@@ -123,6 +127,7 @@ def _plan_recipe(
     recipe: Recipe,
     stale: int,
     base: Path | None,
+    model: str | None,
 ) -> RecipePlan:
     spec = recipe.spec
     module = recipe_module(spec.recipe)
@@ -144,7 +149,8 @@ def _plan_recipe(
     obstacles += [
         obstacle for name, tasks in examined.items() if (obstacle := tasks.obstacle(name))
     ]
-    made, refused = _last_made(source, recipe, substrate)
+    made = _last_made(source, recipe, substrate, model)
+    refused = made is not None and made.status == "refused"
     if refused:
         obstacles.append("the gate refused what this recipe made of this substrate last time")
     used = [entry.item for entry in selection.items]
@@ -164,7 +170,8 @@ def _plan_recipe(
         fallen=selection.fallen,
         held_out={name: len(tasks.tasks) for name, tasks in examined.items()},
         obstacles=tuple(obstacles),
-        made=None if refused else made,
+        made=None if made is None or refused else made.label,
+        awaits_promotion=made is not None and made.status == "candidate" and made.is_next,
         cost=Cost(
             tokens=round(tokens),
             optimizer_steps=math.ceil(steps),
@@ -206,24 +213,40 @@ def _pick(plans: Sequence[RecipePlan]) -> tuple[str | None, str]:
     return None, "; ".join(passed_over)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a recipe made."""
+
+    label: str
+    status: str
+    is_next: bool
+    """Whether no version of its name was put to use since it was registered."""
+
+
+_MADE = """
+SELECT m.name || '@' || m.version AS label, m.status, r.manifest, NOT EXISTS (
+    SELECT 1 FROM models other WHERE other.name = m.name AND other.status NOT IN ('candidate', 'refused')
+    AND other.recorded_at > (SELECT min(recorded_at) FROM models own
+                             WHERE own.name = m.name AND own.version = m.version)) AS is_next
+FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id
+WHERE r.recipe = ? AND r.substrate = ? AND r.substrate_version = ? AND m.name = coalesce(?, m.name)
+ORDER BY r.started_at DESC
+"""
+
+
 def _last_made(
-    source: LearningSource, recipe: Recipe, substrate: SubstrateManifest
-) -> tuple[str | None, bool]:
-    """Return what a recipe last made of this very version, and whether the gate refused it.
+    source: LearningSource, recipe: Recipe, substrate: SubstrateManifest, model: str | None
+) -> _Made | None:
+    """Return what a recipe last made of this very version, for one model or for any.
 
     New data deserves another try, and so does a changed document: neither has such a past.
     """
-    found = source.query(
-        "SELECT m.name || '@' || m.version AS label, m.status, r.manifest FROM models_latest m "
-        "JOIN runs_latest r ON m.run_id = r.run_id WHERE r.recipe = ? AND r.substrate = ? "
-        "AND r.substrate_version = ? ORDER BY r.started_at DESC",
-        parameters=[recipe.spec.recipe, substrate.name, substrate.version],
-    ).to_pylist()
+    asked = [recipe.spec.recipe, substrate.name, substrate.version, model]
     spec = recipe.model_dump(mode="json")["spec"]
-    for row in found:
+    for row in source.query(_MADE, parameters=asked).to_pylist():
         if json.loads(row["manifest"]).get("recipe", {}).get("spec") == spec:
-            return row["label"], row["status"] == "refused"
-    return None, False
+            return _Made(row["label"], row["status"], row["is_next"])
+    return None
 
 
 def _last_speed(source: LearningSource, recipe: str, base: Path | None) -> float | None:

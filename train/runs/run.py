@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from train.errors import EmptyRunError
+from train.errors import EmptyRunError, StaleSubstrateError
 from train.evaluation.assess import Assessment, Assessor, NamedModel
 from train.evaluation.evaluate import Comparison
 from train.evaluation.gate import GateVerdict
@@ -28,7 +28,7 @@ from train.recipes.credit import credit_selection
 from train.recipes.settings import Recipe
 from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
 from train.runs.fit import FitResult, fit
-from train.runs.folders import run_lock, sweep
+from train.runs.folders import delete_learned, run_lock, sweep
 from train.runs.hardware import choose_gpus, code_facts, machine_facts
 from train.runs.rows import Masker
 from train.substrate.content import ContentStore
@@ -310,6 +310,8 @@ class _Run:
             yield
         except HeadraceError as error:
             self.record("failed", {"error": str(error)})
+            if isinstance(error, StaleSubstrateError):  # withdrawn or erased while it learned
+                delete_learned(self.folder)
             raise
         except KeyboardInterrupt:
             self.record("interrupted")
@@ -438,6 +440,7 @@ class _Run:
             "regression": None if found.regression is None else asdict(found.regression),
             "divergence": None if found.divergence is None else asdict(found.divergence),
             "canaries": None if found.canaries is None else asdict(found.canaries),
+            "safety": None if found.safety is None else asdict(found.safety),
             "agreement": None if found.agreement is None else asdict(found.agreement),
             "gate": asdict(found.verdict),
             "cost": _cost(fitted),

@@ -33,7 +33,7 @@ from train.substrate.spec import Substrate, SubstrateSpec
 from train.types import Item, ScoredItem
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
 from trajectory.errors import RetryableError
-from trajectory.files import READABLE, replace_file
+from trajectory.files import READABLE, locked, replace_file
 
 _BUILDS = 3
 """How often a build begins when files of the lake go away under it."""
@@ -142,7 +142,8 @@ def _build(
         kept,
         out,
     )
-    _register(source, manifest, steps)
+    with locked(manifest.path.parent / "lock", wait=True):
+        _register(source, manifest, steps)
     progress("done", kept.height, kept.height)
     return manifest
 
@@ -314,13 +315,15 @@ def _steps(items: pl.DataFrame, origins: Mapping[str, Origin]) -> pl.DataFrame:
 
 
 def _register(source: LearningSource, manifest: SubstrateManifest, steps: pl.DataFrame) -> None:
+    """Write what is missing of a substrate's rows: a build may have been killed between the two."""
     known = source.query(
-        "SELECT count(*) AS n FROM substrates WHERE name = ? AND version = ?",
-        parameters=[manifest.name, manifest.version],
-    )
-    if known["n"][0].as_py():
+        "SELECT (SELECT count(*) FROM substrates WHERE name = $name AND version = $version) AS whole, "
+        "(SELECT count(*) FROM substrate_items WHERE substrate = $name AND version = $version) AS items",
+        parameters={"name": manifest.name, "version": manifest.version},
+    ).to_pylist()[0]
+    if known["whole"]:
         return
-    if not steps.is_empty():
+    if not steps.is_empty() and not known["items"]:
         named = steps.with_columns(
             substrate=pl.lit(manifest.name), version=pl.lit(manifest.version), weight=pl.lit(1.0)
         )

@@ -16,7 +16,7 @@ from trajectory.message import Message
 
 _TOKENS = ("prompt_token_ids", "completion_token_ids", "logprobs", "token_fidelity")
 _EXACT = (
-    (pl.col("token_fidelity") == "exact")
+    pl.col("token_fidelity").is_in(["exact", "pseudonymised_inline"])
     & (pl.col("prompt_token_ids").list.len() > 0)
     & (pl.col("completion_token_ids").list.len() > 0)
     & (pl.col("completion_token_ids").list.len() == pl.col("logprobs").list.len())

@@ -44,7 +44,7 @@ WITH judged AS (
     ) e ON s.tenant_id = e.tenant_id AND s.step_id = e.step_id
     LEFT JOIN (
         SELECT DISTINCT tenant_id, step_id FROM tokens
-        WHERE token_fidelity = 'exact' AND prompt_token_ids IS NOT NULL
+        WHERE token_fidelity IN ('exact', 'pseudonymised_inline') AND prompt_token_ids IS NOT NULL
     ) x ON s.tenant_id = x.tenant_id AND s.step_id = x.step_id
     LEFT JOIN (
         SELECT tenant_id, harness_id, any_value(md5(tools)) AS tools_id

@@ -43,7 +43,7 @@ def posted_to(exchange: Exchange, *endings: str) -> bool:
     return exchange.request.method == "POST" and exchange.request.path.rstrip("/").endswith(endings)
 
 
-_PIECES = names(
+PIECES = names(
     "logprobs logprobsResult avgLogprobs prompt_logprobs completion_probabilities token_ids"
     " prompt_token_ids"
 )
@@ -65,11 +65,11 @@ def mean_logprob(values: Iterable[JsonValue]) -> float | None:
     return min(math.fsum(found) / len(found), 0.0)
 
 
-def _whole(value: JsonValue) -> JsonValue:
+def without_pieces(value: JsonValue) -> JsonValue:
     """Return response fields without those that repeat the answer in pieces."""
     if isinstance(value, dict):
-        return {name: _whole(item) for name, item in value.items() if name not in _PIECES}
-    return [_whole(item) for item in value] if isinstance(value, list) else value
+        return {name: without_pieces(item) for name, item in value.items() if name not in PIECES}
+    return [without_pieces(item) for item in value] if isinstance(value, list) else value
 
 
 def model_call(
@@ -91,7 +91,7 @@ def model_call(
         rest: response fields without a place; those that repeat the answer in pieces are left out.
         hints: what only this dialect knows of the session.
     """
-    unread = _whole(rest)
+    unread = without_pieces(rest)
     return Call(
         exchange=exchange,
         dialect=dialect,

@@ -45,16 +45,28 @@ def read_documents(file: Path, shown: str = "") -> list[SourceDocument]:
         shown: how errors name it; its path, when left out.
 
     Raises:
-        DocumentError: not UTF-8, not YAML, a key written twice, or an alias.
+        DocumentError: there is no such file, or it is not UTF-8, not YAML, a key written twice, or an alias.
     """
     shown = shown or str(file)
     try:
         text = read_file(file).decode()
+    except FileNotFoundError:
+        raise DocumentError(f"{shown}: there is no such file; check its path") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DocumentError(
             f"{shown}:1: document: cannot be read ({type(error).__name__})"
         ) from None
+    return parse_documents(text, shown)
+
+
+def parse_documents(text: str, shown: str) -> list[SourceDocument]:
+    """Return the documents of a YAML text; errors name it as ``shown``.
+
+    Raises:
+        DocumentError: not YAML, a key written twice, or an alias.
+    """
     try:
+        # libyaml's parser would be ten times as fast, but crashes at 100,000 lists within lists.
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         return [_build(node, shown) for node in nodes if node is not None]
     except yaml.MarkedYAMLError as error:
@@ -77,6 +89,18 @@ def read_document(file: Path) -> SourceDocument:
     for document in read_documents(file):
         return document
     raise DocumentError(f"{file}:1: document: is empty; it has apiVersion, kind, metadata, spec")
+
+
+def read_data(text: str) -> Any:
+    """Return a YAML or JSON text in a format of other programs: aliases and repeated keys are theirs.
+
+    Raises:
+        ValueError: it is neither; the message holds nothing of the text.
+    """
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError):
+        raise ValueError("neither JSON nor YAML") from None
 
 
 def _build(node: yaml.Node, shown: str) -> SourceDocument:

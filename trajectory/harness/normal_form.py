@@ -32,12 +32,12 @@ _DATE = (
 )
 _ZONE = r"(?:\s*(?:z|utc|gmt|[ecmp][sd]t|cest?|wes?t|bst)\b)?(?:\s*[+-]\d{2}:?\d{2}\b)?"
 _MOMENT = re.compile(
-    rf"(?:\b{_DAY},?\s+)?(?:\b{_DATE}(?:(?:t|,?\s+(?:at\s+)?){_CLOCK})?|\b{_CLOCK})"
+    rf"\b(?=[\djfmasondtw])(?:{_DAY},?\s+)?(?:\b{_DATE}(?:(?:t|,?\s+(?:at\s+)?){_CLOCK})?|\b{_CLOCK})"
     rf"(?:\s*[ap]\.?m\b\.?)?{_ZONE}(?:\s+\d{{4}}\b)?(?:,?\s*\(?{_DAY}\b\)?)?",
     re.IGNORECASE,
 )
 _WEEKDAY = re.compile(
-    rf"\b(today|it|day(?: of (?:the )?week)?|weekday)(\s+is\s+(?:a\s+)?|\s*[:=]\s*){_DAY}\b",
+    rf"\b(?=[tidw])(today|it|day(?: of (?:the )?week)?|weekday)(\s+is\s+(?:a\s+)?|\s*[:=]\s*){_DAY}\b",
     re.IGNORECASE,
 )
 REDACTION_MARK = re.compile(
@@ -60,11 +60,13 @@ _TITLED = re.compile(
 )
 """How a person is addressed, before the mark that stands for the name."""
 _HASHED = re.compile(
-    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
-    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,128}\b"
-    r"|\b(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])(?:[A-Za-z]{1,12}[_-])?(?=\w*\d\w*[A-Za-z]\w*\d)[A-Za-z0-9]{12,128}\b",
+    r"\b(?=[0-9a-z_-]{7})(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,128}\b"
+    r"|(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])(?:[A-Za-z]{1,12}[_-])?(?=\w*\d\w*[A-Za-z]\w*\d)[A-Za-z0-9]{12,128}\b)",
     re.IGNORECASE,
 )
+_AROUND_MARK = re.compile(rf"(?=[0-9a-z]*{MARK})(?:[0-9a-z]|{MARK})+", re.IGNORECASE)
+"""An id of which redaction took a part for something else."""
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _LABELLED = re.compile(
     r"^(\W*(?:the )?(?:(?:primary |current |additional )?working director(?:y|ies)|cwd|workspace(?: root| path)?"
@@ -75,8 +77,10 @@ _LABELLED = re.compile(
     re.IGNORECASE,
 )
 """A line that tells the machine, the user or the moment: its label stays."""
-_GIT = re.compile(r"^\W*git[ _]?status\b\W*(?:[:>].*)?$", re.IGNORECASE)
-"""The line with which the state of a git repository begins."""
+_GIT = re.compile(
+    r"^\W*git[ _]?status\b\W*(?:[:>].*)?$|^[^:]{0,80}:\s*this is the git status\b.*$", re.IGNORECASE
+)
+"""The line with which the state of a git repository begins; redaction may take its label for a name."""
 _OF_GIT = re.compile(
     r"^[ \t]?[MADRCUT?!]{1,2}[ \t]+\S+(?:[ \t]+->[ \t]+\S+)?$"  # a changed file
     r"|^[ \t]*(?:\*[ \t]+)?[0-9a-f]{7,40}[ \t]+\S.*$"  # a commit
@@ -129,30 +133,51 @@ def _prompt_lines(text: str) -> list[str]:
     found: list[str] = []
     in_git = False
     for line in text.splitlines():
-        if _BULLET.match(line):
+        begins_git = _begins_git(line)
+        if begins_git is None:
             continue
-        in_git = in_git or _GIT.match(line) is not None
-        if not (in_git and (_OF_GIT.match(line) or _GIT.match(line))):
+        in_git = in_git or begins_git
+        if not (in_git and (begins_git or _OF_GIT.match(line))):
             found.append(_normal_line(line))
     return found
+
+
+@lru_cache(maxsize=_LINES)
+def _begins_git(line: str) -> bool | None:
+    """Return whether the state of a git repository begins here; None for a line without words."""
+    return None if _BULLET.match(line) else _GIT.match(line) is not None
 
 
 @lru_cache(maxsize=_LINES)
 def _normal_line(line: str) -> str:
     if labelled := _LABELLED.match(line):
         return f"{' '.join(labelled[1].split())} {VALUE}"
-    text = REDACTION_MARK.sub(MARK, line)
+    # A search that can find nothing takes the longest, so each has a cheap sign of what it looks for.
+    text = line
+    if "<" in text or "****" in text:
+        text = REDACTION_MARK.sub(MARK, text)
     if MARK in text:
         text = _TITLED.sub("", text)
-    text = _ADDRESS.sub(lambda found: found[1] + found[2] + (f"/{PATH}" if found[3] else ""), text)
-    text = _FOLDERS.sub(PATH, text)
-    if any(letter.isdigit() for letter in text):
+    if "://" in text:
+        text = _ADDRESS.sub(
+            lambda found: found[1] + found[2] + (f"/{PATH}" if found[3] else ""), text
+        )
+    if "/" in text or "\\" in text:
+        text = _FOLDERS.sub(PATH, text)
+    if _DIGITS.search(text):
+        if MARK in text:
+            text = _AROUND_MARK.sub(_whole_id, text)
         text = _MOMENT.sub(TIME, text)
         text = _HASHED.sub(IDENTIFIER, text)
         text = _DIGITS.sub(NUMBER, text)
     text = _WEEKDAY.sub(rf"\1\2{TIME}", text)
-    text = _SEVERAL.sub(r"\1", text)
+    if PATH in text or MARK in text:
+        text = _SEVERAL.sub(r"\1", text)
     return " ".join(text.split())
+
+
+def _whole_id(found: re.Match[str]) -> str:
+    return IDENTIFIER if _DIGITS.search(found[0]) else found[0]
 
 
 def canonical_tools(tools: JsonValue) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ _ENGLISH = (
     r"out (?:of (?:the )?office|sick|until|today|tomorrow|this|next|on)|away (?:until|this|next|on|today|from)|pregnant|married|not feeling|ooo|travell?ing|annoyed|upset|unhappy|happy|worried|"
     r"looking into|waiting for (?:a|an|the|your|my|his|her|us|me)|in a meeting|my|our new|joining us|moving to|taking over|covering for|back (?:on|from|next|in the office))|"
     r"was (?:ill|sick|absent|on (?:holiday|leave|vacation)|born|hired|promoted|late for|asking|wondering|upset)|"
-    r"be (?:back|late|out of|away|on leave|joining)|take over|takes over|took over|speaks|left the (?:company|team|office|firm)|joins us|got (?:married|sick|ill)|came back|went home|lives (?:in|at|on|with)|works (?:from home|as a|for us|with me))\b"
+    r"be (?:back|late|out of|away|on leave|joining)|take over|takes over|took over|speaks|(?:moved|switched|changed) to (?:another|a different|the other) (?:team|department|company|office|shift)|left the (?:company|team|office|firm)|joins us|got (?:married|sick|ill)|came back|went home|lives (?:in|at|on|with)|works (?:from home|as a|for us|with me))\b"
 )
 _GERMAN = (
     r"(?:(?:hat|hatte) (?:\w+ ){0,5}?(?:vergessen|gesagt|gemeint|angerufen|geschrieben|versprochen|gek\u00fcndigt|gefragt|gebeten|unterschrieben|zugesagt|abgesagt|erz\u00e4hlt|geantwortet|beschwert)\b|"

@@ -1,14 +1,12 @@
-"""Names by a model: the embedded small spaCy pipeline, or any that is installed and policy names."""
+"""Names by a model that is installed and that policy names: a spaCy pipeline, transformers or GLiNER."""
 
 import re
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import cache
 from hashlib import blake2b
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from governance.detect.code_terms import (
@@ -21,11 +19,10 @@ from governance.detect.code_terms import (
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
 from governance.detect.names.acts import is_called_after, is_of_science
-from governance.detect.names.embedded_model import reader_of
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.readers import LIBRARIES, Labelled, Reader
 from governance.detect.normalized_text import TextView
-from governance.detect.offline_imports import load, one_thread_of_blas, without_heavy_packages
+from governance.detect.offline_imports import load, one_thread_of_blas
 from governance.names.words import (
     ambiguous_names,
     common,
@@ -41,7 +38,6 @@ from governance.names.words import (
 )
 from trajectory.errors import ConfigurationError
 
-EMBEDDED = Path(__file__).parent.parent.parent / "names" / "model"
 _ENTITIES = {
     "PERSON": "PERSON",
     "PER": "PERSON",
@@ -96,7 +92,7 @@ def _in_title_case(found: re.Match[str]) -> str:
     return title if len(title) == len(found[0]) else found[0]
 
 
-def _joined(findings: Sequence[Finding]) -> tuple[list[int], list[int]]:
+def covered(findings: Sequence[Finding]) -> tuple[list[int], list[int]]:
     """Return the starts and the ends of what findings cover."""
     starts: list[int] = []
     ends: list[int] = []
@@ -109,22 +105,38 @@ def _joined(findings: Sequence[Finding]) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-def segments(text: str) -> Iterable[tuple[int, str]]:
-    """Return pieces of a text at line ends or spaces, with their offsets, none much over 320 long."""
-    return ((0, text),) if 0 < len(text) <= _SEGMENT else _segments(text)
+def segments(text: str, most: int = _SEGMENT) -> Iterable[tuple[int, str]]:
+    """Return pieces of a text at line ends or spaces, with their offsets, none much longer than asked."""
+    return ((0, text),) if 0 < len(text) <= most else _segments(text, most)
 
 
-def _segments(text: str) -> Iterator[tuple[int, str]]:
+def _segments(text: str, most: int) -> Iterator[tuple[int, str]]:
     at, size = 0, len(text)
     while at < size:
-        end = min(size, at + _SEGMENT)
+        end = min(size, at + most)
         if end < size:
-            cut = text.rfind("\n", at + _SEGMENT // 3, end)
+            cut = text.rfind("\n", at + most // 3, end)
             if cut < 0:
-                cut = text.rfind(" ", at + _SEGMENT // 2, end)
+                cut = text.rfind(" ", at + most // 2, end)
             end = cut + 1 if cut > 0 else end
         yield at, text[at:end]
         at = end
+
+
+def names_no_person(text: str, start: int, stop: int) -> bool:
+    """Whether what stands around a name, or a list, makes it the name of a thing, a place or a term."""
+    if is_a_thing(text, start, stop) or is_term(text, stop):
+        return True
+    words = text[start:stop].split()
+    if is_called_after(text, start, words):
+        return True
+    if len(words) > 1:
+        return False
+    if is_a_place(text, start, stop) or is_declared(text, start) or is_heading(text, words[0]):
+        return True
+    if words[0] in first_names() or words[0] not in family_names():
+        return False
+    return is_of_science(text, start, stop)
 
 
 class NamesModel:
@@ -147,7 +159,7 @@ class NamesModel:
 
     @classmethod
     def load(cls, model: str, entities: frozenset[str]) -> "NamesModel":
-        """Load ``embedded``, a spaCy pipeline by its name or folder, ``transformers:…`` or ``gliner:…``.
+        """Load a spaCy pipeline by its name or folder, ``transformers:…`` or ``gliner:…``.
 
         Raises:
             ConfigurationError: it is not there, does not load, or knows no names.
@@ -155,7 +167,7 @@ class NamesModel:
         library, _, name = model.partition(":")
         if name and library in LIBRARIES:
             return cls(*LIBRARIES[library](name), entities, version=model)
-        found = _embedded() if model == "embedded" else _of_spacy(model)
+        found = _of_spacy(model)
         return cls(found.read, found.labels, entities, version=found.version)
 
     def find(
@@ -170,7 +182,7 @@ class NamesModel:
         for place, (view, _, is_digits) in enumerate(units):
             if is_digits or (len(view.text) > _SEGMENT and _CAPITALISED.search(view.text) is None):
                 continue
-            explained = _joined(known[place]) if known and known[place] else None
+            explained = covered(known[place]) if known and known[place] else None
             for start, text in segments(view.text):
                 if self._may_name(view, start, text, explained):
                     data = text.encode("utf-8", "surrogatepass").translate(_ANY_NUMBER)
@@ -258,21 +270,15 @@ class NamesModel:
             while len(words) > 1 and len(words[0]) == 1:
                 start = text.find(words[1], start + 1)
                 del words[0]
-            if not words or not _may_be_a_person(words, text, start, stop) or is_term(text, stop):
+            if not words or not _may_be_a_person(words, text, start, stop):
                 return None
-            if len(words) == 1 and is_a_place(text, start, stop):
+            if names_no_person(text, start, stop) or _is_a_foreign_word(words, text):
                 return None
-            if is_a_thing(text, start, stop) or _is_a_foreign_word(words, text):
+            if _is_a_label(words, text, start, stop):
                 return None
-            if _is_a_label(words, text, start, stop) or is_called_after(text, start, words):
+            is_listed = words[0] in first_names() or words[0] in family_names()
+            if len(words) == 1 and not is_listed and text.startswith(" the ", stop):
                 return None
-            if len(words) == 1 and (is_declared(text, start) or is_heading(text, words[0])):
-                return None
-            if len(words) == 1 and words[0] not in first_names():
-                if is_of_science(text, start, stop):
-                    return None
-                if words[0] not in family_names() and text.startswith(" the ", stop):
-                    return None
             if len(words) == 2 and _beside_a_place(words):
                 return None
             if _is_an_abbreviation(words) and not _CAPITALS.search(text):
@@ -294,19 +300,10 @@ class _Pipeline(NamedTuple):
     version: str
 
 
-@cache
-def _embedded() -> _Pipeline:
-    """Return the embedded pipeline; it keeps nothing of what it reads, so a process needs it once."""
-    return _of_spacy("embedded")
-
-
 def _of_spacy(model: str) -> _Pipeline:
     spacy = load("spacy")
-    source = EMBEDDED if model == "embedded" else model
     try:
-        # The embedded one needs none of them, and spaCy's registry would bring them in.
-        with without_heavy_packages() if model == "embedded" else nullcontext():
-            nlp = spacy.load(source, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"])
+        nlp = spacy.load(model, exclude=["lemmatizer", "attribute_ruler", "parser", "senter"])
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise ConfigurationError(
             f"names.model {model!r} cannot be loaded ({type(error).__name__}). Install the "
@@ -319,8 +316,7 @@ def _of_spacy(model: str) -> _Pipeline:
             f"{', '.join(nlp.pipe_names)}); choose another."
         )
     version = f"{nlp.meta.get('name', model)}-{nlp.meta.get('version', '0')}+{_READING}"
-    read = reader_of(nlp) if model == "embedded" else _reader(nlp)
-    return _Pipeline(read, tuple(nlp.pipe_labels.get("ner", ())), version)
+    return _Pipeline(_reader(nlp), tuple(nlp.pipe_labels.get("ner", ())), version)
 
 
 def _reader(nlp: Any) -> Reader:

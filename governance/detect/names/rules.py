@@ -1,7 +1,7 @@
 """Names of people by rules: what stands around a name, and word lists of names."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from governance.detect.code_terms import (
     ProgramSigns,
@@ -140,16 +140,22 @@ _SHORT = 60
 _BRACKETED = re.compile(rf"[\"']?({_NAME})[\"']?\s*[<(\[](?:mailto:)?[\w.+\-]{{1,64}}@")
 _TOLD_BY = {
     why: f"name_rules.{why}"
-    for why in ("cue", "key", "list", "mailbox", "participant", "signature", "told", "verb")
+    for why in ("cue", "key", "list", "mailbox", "pair", "participant", "signature", "told", "verb")
 }
 
 
+type Confirmed = Callable[[Sequence[Unit], Sequence[list[Finding]]], list[list[Finding]]]
+"""Returns what was found without what is nobody."""
 type _Run = tuple[int, int, list[str]]
 """Start and end of words that stand next to each other, and the words."""
 
 _PARTICIPANT = ("participant", "name")
 """Key path of a message's ``name``: often an agent's or a role, now and then somebody's."""
 _HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
+
+
+def _is_weak(finding: Finding) -> bool:
+    return finding.detector == _TOLD_BY["list"]
 
 
 def _is_camel(word: str) -> bool:
@@ -221,7 +227,13 @@ class NameRules:
     version = _VERSION
     entities = frozenset({"PERSON"})
 
-    def __init__(self) -> None:
+    def __init__(self, confirmed: Confirmed | None = None) -> None:
+        """Find names.
+
+        Args:
+            confirmed: says which of those that lists alone speak for are people indeed.
+        """
+        self._confirmed = confirmed
         self._first = first_names()
         self._last = family_names()
         self._ambiguous = ambiguous_names()
@@ -236,7 +248,14 @@ class NameRules:
     ) -> list[list[Finding]]:
         """Return names with scores."""
         persons = {keys for keys in {unit.keys for unit in units} if names_a_person(keys)}
-        return [self._found(unit, unit.keys in persons) for unit in units]
+        found = [self._found(unit, unit.keys in persons) for unit in units]
+        if self._confirmed is None:
+            return found
+        kept = self._confirmed(units, [list(filter(_is_weak, findings)) for findings in found])
+        return [
+            [one for one in findings if not _is_weak(one)] + sure
+            for findings, sure in zip(found, kept, strict=True)
+        ]
 
     def _found(self, unit: Unit, is_person: bool) -> list[Finding]:
         view, context, is_digits = unit
@@ -523,13 +542,24 @@ class NameRules:
             if not sure and (words[0].lower() in self._plain or words[0].lower() in things()):
                 return
             if known_last or not all(word.lower() in self._common_words for word in words[1:]):
-                yield begin, stop, 0.75 if sure else 0.5, "list"
+                acts = not alone and _AFTER.match(text, stop) is not None
+                why = "verb" if acts else "pair" if self._is_pair(words) else "list"
+                yield begin, stop, 0.75 if sure else 0.5, why
         elif not alone and len(words) > 1 and _AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
         elif known_first and self._stands_alone(text, begin, stop, signs):
-            yield begin, stop, 0.5, "list"
+            speaks = self._confirmed is not None and self._speaks(text, begin, stop, words)
+            yield begin, stop, 0.5, "verb" if speaks and not alone else "list"
         elif not alone and self._speaks(text, begin, stop, words):
             yield begin, stop, 0.5, "verb"
+
+    def _is_pair(self, words: list[str]) -> bool:
+        """Whether a given and a family name stand side by side, and neither is another word."""
+        if len(words) != 2 or words[0] not in hand_written_first_names():
+            return False
+        return words[1] in self._last and not any(
+            word in self._ambiguous or is_plain(word.lower()) for word in words
+        )
 
     def _stands_alone(self, text: str, begin: int, stop: int, signs: ProgramSigns) -> bool:
         """Whether a given name by itself is a person: no identifier, term, month or plain word."""

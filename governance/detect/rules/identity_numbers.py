@@ -7,10 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from governance.detect.matcher import Gate, Hit, Runner, compiled, supported
 from governance.detect.normalized_text import view_of
+from governance.detect.rules.catalog import read_registry
 from governance.detect.rules.identity_checks import CHECKS
 from governance.detect.rules.rule import Rule
 
@@ -101,7 +100,7 @@ def _literals(context: tuple[str, ...]) -> tuple[str, ...]:
 @cache
 def table() -> tuple[dict[str, Any], ...]:
     """Return the entries of the table."""
-    return tuple(yaml.safe_load(TABLE.read_text(encoding="utf-8"))["recognizers"])
+    return tuple(read_registry(TABLE)["recognizers"])
 
 
 _NO_KEYS = frozenset(

@@ -172,7 +172,7 @@ COMMENT ON VIEW decisions_latest IS 'The present state of each decision of the c
 CREATE OR REPLACE VIEW interventions_latest AS
 SELECT * FROM interventions
 QUALIFY row_number() OVER (PARTITION BY intervention_id ORDER BY recorded_at DESC) = 1;
-COMMENT ON VIEW interventions_latest IS 'The present state of each change that a person approved';
+COMMENT ON VIEW interventions_latest IS 'The present state of each change that a person approved or began';
 
 CREATE OR REPLACE VIEW detector_states AS
 WITH last AS (

@@ -3,8 +3,6 @@
 -- A figure without cases is not measured: its numbers are null, and a reason says what is missing. Every
 -- figure is cut by tenant, model, harness and workload. Sources, figure by figure: docs/data-scientist.md.
 
-CREATE OR REPLACE MACRO normal_quantile() AS 1.959963984540054;
-
 -- The normal interval of a mean.
 CREATE OR REPLACE MACRO mean_low(mean, deviation, n) AS
 CASE WHEN n > 1 THEN mean - normal_quantile() * deviation / sqrt(n) END;
@@ -175,10 +173,10 @@ WITH cases AS MATERIALIZED (FROM part.card_cases), summed AS (
         UNION ALL SELECT 'CLASSic', 'security', 'share', s.secured, s.security, NULL, NULL, NULL, NULL,
                          'no signal security'
         UNION ALL SELECT 'CLASSic', 'stability', 'agreement', s.of['stability'].n,
-                         s.of['stability'].mean, s.of['stability'].deviation, NULL, NULL, NULL,
+                         s.of['stability'].mean, NULL, NULL, NULL, NULL,
                          'no task with two judged attempts'
         UNION ALL SELECT 'consistency', 'all_pass_' || k, 'chance', s.of['all_pass_' || k].n,
-                         s.of['all_pass_' || k].mean, s.of['all_pass_' || k].deviation, NULL, NULL, NULL,
+                         s.of['all_pass_' || k].mean, NULL, NULL, NULL, NULL,
                          'no task with ' || k || ' judged attempts'
                   FROM (VALUES (2), (4), (8)) attempts(k)
         UNION ALL SELECT 'robustness', 'recovery', 'share', s.failed, s.recovered, NULL, NULL, NULL, NULL,
@@ -211,9 +209,14 @@ WITH cases AS MATERIALIZED (FROM part.card_cases), summed AS (
                          NULL, NULL, s.unpriced) f
 ), bounded AS (
     SELECT * REPLACE (
-        CASE WHEN unit = 'share' THEN wilson_low(mean, n, normal_quantile())
-             ELSE coalesce(below, mean_low(mean, deviation, n)) END AS below,
-        CASE WHEN unit = 'share' THEN wilson_high(mean, n, normal_quantile())
+        -- Agreement and chance are means over tasks, each between 0 and 1: two tasks that always passed
+        -- would have a normal interval without width.
+        CASE WHEN unit IN ('share', 'agreement', 'chance')
+             THEN wilson_low(mean, n, normal_quantile())
+             -- No figure is below zero, though the normal interval of a few costs may be.
+             ELSE coalesce(below, from_zero(mean_low(mean, deviation, n))) END AS below,
+        CASE WHEN unit IN ('share', 'agreement', 'chance')
+             THEN wilson_high(mean, n, normal_quantile())
              ELSE coalesce(above, mean_high(mean, deviation, n)) END AS above)
     FROM figures
 )
@@ -343,7 +346,8 @@ WITH served AS MATERIALIZED (
 SELECT tenant_id, model, base, status, run_id, device_hours, coalesce(base_judged, 0) AS base_judged,
        judged, base_rate AS base_success_rate, rate AS success_rate,
        CASE WHEN gain IS NULL THEN 'not measured' ELSE 'measured' END AS state,
-       CASE WHEN base_judged IS NULL THEN 'the version that it began with answered nobody here'
+       CASE WHEN base IS NULL THEN 'it was adopted, so it began with no version'
+            WHEN base_judged IS NULL THEN 'the version that it began with answered nobody here'
             WHEN gain IS NULL THEN 'nobody judged both versions' END AS reason,
        gain,
        gain - sqrt((rate - low) ** 2 + (base_high - base_rate) ** 2) AS gain_low,

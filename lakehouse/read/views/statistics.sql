@@ -5,7 +5,9 @@
 -- (arXiv 2107.03374) for pass@k, the chance that at least one of k attempts succeeds; Yao et al. 2024
 -- (arXiv 2406.12045) for pass^k, the chance that all k do; both unbiased.
 
--- Wilson's interval.
+CREATE OR REPLACE MACRO normal_quantile() AS 1.959963984540054;
+
+-- Wilson's interval. Of a mean of values between 0 and 1 it is too wide rather than too narrow.
 CREATE OR REPLACE MACRO wilson_low(rate, judged, z) AS
 CASE WHEN judged > 0 THEN
        greatest(0, (rate + z*z/(2*judged) - z * sqrt(rate*(1-rate)/judged + z*z/(4*judged*judged)))
@@ -158,7 +160,7 @@ WITH cut AS (FROM part.outcomes_by_dimension), counted AS (
                 THEN sum(cost) FILTER (success IS NOT NULL) END AS judged_cost
     FROM cut GROUP BY tenant_id, dimension, value
 ), rated AS (
-    SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, 1.959963984540054 AS z FROM counted
+    SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, normal_quantile() AS z FROM counted
 ), waited AS (
     -- Tenths of a millisecond, counted: an exact quantile would hold every call four times over.
     SELECT tenant_id, dimension, value, what, round(ms, 1) AS ms, count(*) AS calls
@@ -229,7 +231,7 @@ WITH served AS (
     LEFT JOIN outcomes o ON s.tenant_id = o.tenant_id AND s.trajectory_id = o.trajectory_id
     WHERE s.model_served IS NOT NULL GROUP BY s.tenant_id, s.model_served
 ), rated AS (
-    SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, 1.959963984540054 AS z FROM counted
+    SELECT *, successes / nullif(judged, 0)::DOUBLE AS rate, normal_quantile() AS z FROM counted
 )
 SELECT tenant_id, model_served, trajectories, judged, successes, rate AS success_rate,
        wilson_low(rate, judged, z) AS rate_low, wilson_high(rate, judged, z) AS rate_high, steps_mean, output_tokens
@@ -257,10 +259,17 @@ COMMENT ON VIEW task_passes IS 'pass@k and pass^k of each task that was tried k 
 
 -- Over the tasks that were tried at least k times, each task counting once.
 CREATE OR REPLACE VIEW pass_rates AS
-SELECT tenant_id, dimension, value, k, count(*) AS tasks, avg(pass_at_k) AS pass_at_k,
-       avg(pass_hat_k) AS pass_hat_k
-FROM task_passes GROUP BY tenant_id, dimension, value, k;
-COMMENT ON VIEW pass_rates IS 'pass@k and pass^k, averaged over tasks';
+SELECT tenant_id, dimension, value, k, tasks, pass_at_k,
+       wilson_low(pass_at_k, tasks, normal_quantile()) AS pass_at_k_low,
+       wilson_high(pass_at_k, tasks, normal_quantile()) AS pass_at_k_high, pass_hat_k,
+       wilson_low(pass_hat_k, tasks, normal_quantile()) AS pass_hat_k_low,
+       wilson_high(pass_hat_k, tasks, normal_quantile()) AS pass_hat_k_high
+FROM (
+    SELECT tenant_id, dimension, value, k, count(*) AS tasks, avg(pass_at_k) AS pass_at_k,
+           avg(pass_hat_k) AS pass_hat_k
+    FROM task_passes GROUP BY tenant_id, dimension, value, k
+);
+COMMENT ON VIEW pass_rates IS 'pass@k and pass^k, averaged over tasks, each with a 95 % interval';
 
 CREATE OR REPLACE VIEW tool_errors AS
 WITH cut AS (FROM part.outcomes_by_dimension), seen AS (

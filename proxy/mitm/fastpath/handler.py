@@ -22,6 +22,8 @@ _mitmproxy_log = logging.getLogger("mitmproxy.fastpath")
 MOST_CALLS = 100
 """Connections to one upstream for one client: as many as it may have streams of HTTP/2. Stock code
 has 5, and a sixth call waits for the end of another."""
+READS_AHEAD = 16
+"""Reads of at most 64 KiB from a client whose upstream is being connected: 1 MiB waits for it."""
 ROOM = "headrace_room"
 """Attribute of an upstream's connection: an event that is set once its client takes more."""
 
@@ -80,6 +82,10 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
         self._unsent: dict[Connection, list[bytes]] = {}
         self._held: list[bytes] = []
         """For the client, until the spool knows of what they belong to."""
+        self._opening = False
+        """An upstream was being connected when last looked at."""
+        self._ahead = 0
+        """Reads from the client since then."""
 
     def log(self, message: str, level: int = logging.INFO, exc_info: Any = None) -> None:
         """Log only what would be shown."""
@@ -230,21 +236,53 @@ class FastHandler(mode_servers.ProxyConnectionHandler):
 
     async def drain_writers(self) -> None:
         """Wait only for writers that have something left to write, and for room in a stream."""
-        for transport in self.transports.values():
+        for connection, transport in self.transports.items():
             writer = transport.writer
             if isinstance(writer, asyncio.StreamWriter):
+                if self._shakes_hands(connection):
+                    self._opening = True
                 if not (writer.is_closing() or writer.transport.get_write_buffer_size()):
                     continue
             elif writer is None:
+                self._opening = True
                 continue
             drain: Callable[[], Any] = super().drain_writers
             await drain()
             break
+        if self._opening:
+            await self._wait_for_upstream()
         for connection, transport in self.transports.items():
             room: asyncio.Event | None = getattr(connection, ROOM, None)
             if room is not None and transport.handler is asyncio.current_task():
                 await room.wait()
                 break
+
+    def _shakes_hands(self, connection: Connection) -> bool:
+        """Return whether TLS towards an upstream has begun and does not stand yet."""
+        return (
+            connection.tls
+            and connection.timestamp_tls_setup is None
+            and connection is not self.client
+        )
+
+    async def _wait_for_upstream(self) -> None:
+        """Read no more from a client that is far ahead of an upstream which is being connected.
+
+        Layers keep all that they are given meanwhile: without this a body of any length. An end of
+        the client is seen once the upstream is there, or is not (``connect_seconds``).
+        """
+        while any(
+            transport.writer is None or self._shakes_hands(connection)
+            for connection, transport in self.transports.items()
+        ):
+            client = self.transports.get(self.client)
+            if client is None or client.handler is not asyncio.current_task():
+                return
+            self._ahead += 1
+            if self._ahead <= READS_AHEAD:
+                return
+            await asyncio.sleep(0.01)
+        self._ahead, self._opening = 0, False
 
 
 def _opened(outer: Layer) -> Layer | None:

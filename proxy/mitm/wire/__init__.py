@@ -25,6 +25,7 @@ from proxy.mitm.wire.http1 import (
     own_words,
     raw_answer,
     read_request_head,
+    read_response_head,
 )
 from proxy.mitm.wire.http2 import StrictStreams, client_left, get_connection
 from proxy.mitm.wire.stream import (
@@ -57,6 +58,7 @@ def install() -> bool:
         (http_layer, "Http2Server", StrictStreams),
         (http_layer.HttpLayer, "get_connection", get_connection),
         (stock_http1, "read_request_head", read_request_head),
+        (stock_http1, "read_response_head", read_response_head),
         (_http1, "make_error_response", own_words),
         (_http1, "ChunkedReader", TrailerReader),
         (stock_websocket, "WebsocketLayer", BoundedRelay),

@@ -26,7 +26,7 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseTrailers,
 )
 
-from proxy.heads import MOST_HEAD_BYTES
+from proxy.heads import HOP_BY_HOP, MOST_HEAD_BYTES
 from proxy.mitm.wire.stream import (
     Commands,
     give_expectation_back,
@@ -91,6 +91,7 @@ _FIRST_LINE = re.compile(rb"[!-~]+ [!-~\x80-\xff]+ HTTP/1\.[01]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 """NUL, lone returns and their like: stock code strips some of them before it looks at a value."""
 _read_request_head = http1.read_request_head
+_read_response_head = http1.read_response_head
 
 
 def raw_answer(reply: LocalReply) -> bytes:
@@ -124,6 +125,18 @@ def read_request_head(lines: Sequence[bytes]) -> Request:
         if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
             raise ValueError("transfer encoding other than chunked")
     return request
+
+
+def read_response_head(lines: Sequence[bytes]) -> http.Response:
+    """Read a head as stock code does, and refuse a status that clients cannot read.
+
+    Raises:
+        ValueError: it is below 100, or its reason holds control characters.
+    """
+    response = _read_response_head(list(lines))
+    if response.status_code < _CONTINUE or _CONTROL.search(lines[0]):
+        raise ValueError("no status of HTTP/1")
+    return response
 
 
 MOST_UNREAD_BYTES = 1024 * 1024
@@ -165,8 +178,9 @@ class ShapedServer(TrailerConnection, _http1.Http1Server):
             self.response = None
 
     def keep_trailers(self, event: ResponseTrailers) -> Commands:
-        """Keep trailers for the body's end."""
-        self.unsent = event.trailers
+        """Keep trailers for the body's end, but those that speak of framing."""
+        fields = [field for field in event.trailers.fields if field[0].lower() not in HOP_BY_HOP]
+        self.unsent = http.Headers(fields)
         yield from ()
 
     def send_end(self, event: ResponseEndOfMessage) -> Commands:

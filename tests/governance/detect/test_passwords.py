@@ -331,3 +331,35 @@ def test_what_is_said_about_passwords_stays(said: str) -> None:
 )
 def test_keys_of_networks_go(given: str, key: str) -> None:
     assert key not in text(given)
+
+
+@pytest.mark.parametrize(
+    ("told", "password"),
+    [
+        ("Das Startpasswort lautet Winter-Kuchen-77.", "Winter-Kuchen-77"),
+        ("Das FTP-Passwort, falls nötig: Fraesbank_8", "Fraesbank_8"),
+        ("mot de passe provisoire fixé à « Automne!Lac17 »", "Automne!Lac17"),
+        ("pw on the sticky note: Quokka-41-rot", "Quokka-41-rot"),
+        ("The door code is 7719#", "7719"),
+        ("gate code for deliveries 4471", "4471"),
+        ("deliver to 12 Main St, buzzer code *4471", "4471"),
+        ("Le nouveau code du cadenas est 4719", "4719"),
+        ("Meine PUK (40882713) geht nicht", "40882713"),
+    ],
+)
+def test_passwords_and_codes_told_in_prose_go(told: str, password: str) -> None:
+    assert password not in text(told)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Password rules: see chapter 4",
+        "the password page uses OAuth2 and PKCS12",
+        "exit code 1234",
+        "The GPIO pin 17 is high, pin 4 low",
+        "error code E4021 at line 7",
+    ],
+)
+def test_codes_of_things_stay(said: str) -> None:
+    assert text(said) == said

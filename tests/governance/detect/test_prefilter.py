@@ -151,3 +151,10 @@ def test_a_wide_pattern_matches_nothing_that_it_is_kept_from(
     text = data.draw(st.from_regex(re.compile(regex, flags), fullmatch=True))
     held = text.casefold()
     assert any(view_of(need).text.casefold() in held for need in rule.needs)
+
+
+def test_a_rule_is_tried_where_its_rarest_verb_stands() -> None:
+    (asked,) = (runner for runner in RUNNERS if runner.rule.name == "told_name_asked")
+    gate = Gate(view_of("Puoi scrivere a Fridolina?"))
+    assert asked in CHOICE.of(gate)
+    assert [hit.entity for hit in asked.run(gate, ())] == ["PERSON"]

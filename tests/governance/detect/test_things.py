@@ -32,6 +32,8 @@ def _with_model() -> Redactor:
         "Fagus sylvatica and Felis catus", "Rosa canina needs full sun.", "The Lena freezes in October.",
         "Heilbronn plant eine Br\u00fccke.", "Leider f\u00e4llt der Zug nach Ulm aus.", "Orlando airport is closed.",
         "Convert Celsius to Fahrenheit.", "Ostatnio ceny w Gdyni spad\u0142y.", "ECDHE:!PSK:!aECDH", "wpa-psk: true",
+        "git@github.com:zorvex/core.git", "git clone git@gitlab.example.com:northwind/infra.git",
+        "origin  ssh://git@bitbucket.org/kestrel-labs/api.git (push)",
     ],
 )  # fmt: skip
 def test_it_stays(kept: str) -> None:

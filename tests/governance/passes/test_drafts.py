@@ -53,12 +53,14 @@ def test_tenants_do_not_share_states_and_nothing_shown_is_no_state() -> None:
 
 def test_a_step_says_what_the_gateway_added_to_its_request() -> None:
     one = call(1, context=(user("hi"),))
-    added = ("style@0001", "facts@0002=days+cash")
+    added = ("style@0001", "facts@0002=days+cash", "~facts@0002 canary", "^shop@0002 control")
     given = replace(one, exchange=replace(one.exchange, artifacts=added))
     with_them, without = (
         governor().judge(assembly(placed(each))).steps[0] for each in (given, one)
     )
     assert with_them.artifacts == ("style@0001", "facts@0002")
     assert json.loads(with_them.ext)["artifact_facts"] == {"facts@0002": ["days", "cash"]}
+    assert json.loads(with_them.ext)["artifact_arm"] == "facts@0002 canary"
+    assert json.loads(with_them.ext)["model_arm"] == "shop@0002 control"
     assert without.artifacts is None
     assert "artifact_facts" not in without.ext

@@ -1,7 +1,9 @@
 """Operators: what stands in a value's place, and who can undo it."""
 
 import json
+import sqlite3
 import stat
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from threading import Barrier, Thread
@@ -122,6 +124,21 @@ def test_the_store_keeps_keys_and_forgets_them(tmp_path: Path) -> None:
     store.key("subject_3")
     with pytest.raises(IntegrityError, match="master key"):
         FileSubjectKeys(path, bytes(32)).known("subject_3")
+
+
+def test_a_file_that_refuses_a_key_is_left_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "subjects.sqlite"
+    store, other = FileSubjectKeys(path, KEY), FileSubjectKeys(path, KEY)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute(
+            "CREATE TRIGGER refuses BEFORE INSERT ON subject_keys BEGIN SELECT raise(ABORT, 'full'); END"
+        )
+    with pytest.raises(sqlite3.Error, match="full"):
+        store.key("subject_1")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("DROP TRIGGER refuses")
+    assert other.destroy(["subject_1"]) == 0
+    assert store.key("subject_1") == other.key("subject_1")
 
 
 def test_keys_that_were_looked_for_at_once_are_those_that_are_asked_for_one_by_one(

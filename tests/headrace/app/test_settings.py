@@ -58,6 +58,32 @@ def test_a_number_in_the_environment_is_a_number(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("[a", "HEADRACE_LAKE_PATH:1: document: not YAML"),
+        ("@here", "HEADRACE_LAKE_PATH:1: document: not YAML"),
+        ("*anchor", "HEADRACE_LAKE_PATH:1: document: not YAML"),
+        ("2021-13-45", "HEADRACE_LAKE_PATH:1: .*write it in quotes"),
+        (
+            "0100",
+            "HEADRACE_LAKE_PATH:1: .*YAML reads 0100 as 64; write the number so, or in quotes",
+        ),
+    ],
+)
+def test_a_variable_that_yaml_cannot_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_LAKE_PATH", text)
+    with pytest.raises(ConfigurationError, match=expected):
+        load_settings()
+
+
+def test_a_variable_in_quotes_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_LAKE_PATH", '"0100"')
+    assert load_settings().lake.path == "0100"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("govern: {batch_records: 0}", "govern.batch_records"),
         ("lakes: {path: x}", "lakes: there is no such setting; did you mean lake?"),
         ("gateway: {spool: {max_byte: 1}}", "did you mean max_bytes?"),
@@ -90,6 +116,23 @@ def test_a_variable_of_a_renamed_section_is_told_its_new_name(
 ) -> None:
     monkeypatch.setenv("HEADRACE_DOOR_PORT", "1")
     assert unknown_variables() == {"HEADRACE_DOOR_PORT": "HEADRACE_SQL_SERVER_PORT"}
+
+
+DURATIONS = [
+    setting.name
+    for setting in explain_settings()
+    if setting.name.endswith(("seconds", "hours", "days"))
+]
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+def test_a_time_beyond_all_clocks_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a time would pass the check and end a process later, where it is added to a date."""
+    monkeypatch.setenv(environment_variable(name), "1e300")
+    with pytest.raises(ConfigurationError, match=name):
+        load_settings(home=tmp_path)
 
 
 def test_every_setting_has_one_environment_variable() -> None:

@@ -50,6 +50,12 @@ def test_a_document_that_is_none_is_said_with_its_place(tmp_path: Path) -> None:
     path.write_text("{", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="neither JSON nor YAML"):
         http_tools([route(openapi=str(path))])
+    path.write_text("info: {version: 2021-02-30}", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="neither JSON nor YAML"):
+        http_tools([route(openapi=str(path))])
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        http_tools([route(openapi=str(path))])
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="not an OpenAPI document"):
         http_tools([route(openapi=str(path))])

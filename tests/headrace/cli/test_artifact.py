@@ -11,7 +11,15 @@ from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.cli import run
 from headrace.services.consent import pseudonyms_of
+from tests.evolve.proposers.shop import correction, mended
+from tests.train.conftest import make_model
 from tests.train.lakes import PURPOSES, Session, lake_of
+from tests.train.scripts import lake_of_scripts
+from train.evaluation.gate import judge_safety
+from train.evaluation.safety import safety_with
+from train.recipes.settings import GateSettings, SafetySettings
+from trajectory.artifact import Artifact
+from trajectory.documents.document import load_document
 
 DOCUMENT = """\
 apiVersion: headrace/v1
@@ -35,7 +43,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     made = Home(tmp_path / "home").create()
     subject = pseudonyms_of(load_secrets(made.secrets, create=True), "acme", PERSON)[0]
-    lake_of(made.lake, Session(0, subject=subject, purposes=(*PURPOSES, "evolve")))
+    said = "Refunds take 3 days. Refunds take 5 days."
+    lake_of(made.lake, Session(0, subject=subject, purposes=(*PURPOSES, "evolve"), question=said))
     return made
 
 
@@ -115,6 +124,60 @@ def test_an_erasure_takes_the_persons_facts_and_its_certificate_says_so(
     assert not any(b"3 days" in path.read_bytes() for path in left)
 
 
+def test_what_is_found_stops_it_unless_a_person_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(
+        DOCUMENT.format(days=3).replace("Cash is", "Ms Ada Byron (ada@byron.net) says that cash is")
+    )
+    assert run(["evolve", "inspect", str(file), "--json"]) == 1
+    (first, *others) = json.loads(capsys.readouterr().out)
+    assert {one["what"] for one in (first, *others)} == {"holds EMAIL_ADDRESS", "holds PERSON"}
+    assert (first["rule"], first["where"]) == ("personal_data", "facts/cash")
+    assert "without the value" in first["remedy"]
+    assert run(["artifact", "add", str(file)]) == 1
+    told = capsys.readouterr().err
+    assert "holds PERSON (personal_data)" in told
+    assert "Byron" not in told
+    assert answer(capsys, "list") == []
+    assert run(["artifact", "add", str(file), "--override", "she is nobody"]) == 0
+    assert run(["artifact", "promote", "refunds", "0001"]) == 1
+    assert run(["artifact", "promote", "refunds", "0001", "--override", "she is nobody"]) == 0
+    capsys.readouterr()
+    assert run(["evolve", "inspect", "refunds"]) == 1
+    capsys.readouterr()
+    assert run(["audit", "list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    overrides = [one for one in entries if one["action"] == "artifact.override"]
+    assert [one["subject"] for one in overrides] == ["refunds", "refunds@0001"]
+    assert run(["evolve", "inspect", written(tmp_path)]) == 0
+
+
+def test_candidates_are_drawn_written_and_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "shop"))
+    made = Home(tmp_path / "shop").create()
+    load_secrets(made.secrets, create=True)
+    said = "No, gift cards are valid for three years."
+    lake_of_scripts(made.lake, *(correction(n, said) for n in (0, 1)), mended(2), mended(3))
+    assert run(["artifact", "propose", "--kind", "memory"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["spec"]["proposer"] == "headrace:corrections"
+    rows = answer(capsys, "propose", "--out", str(tmp_path / "drawn"), "--add")
+    assert [(row["artifact"], row["objections"]) for row in rows] == [
+        ("acme-corrections@0001", ""),
+        ("acme-schema-ship@0001", ""),
+    ]
+    file = tmp_path / "drawn" / "acme-schema-ship.yaml"
+    assert run(["policy", "check", str(file)]) == 0
+    capsys.readouterr()
+    assert [row["status"] for row in answer(capsys, "list")] == ["candidate", "candidate"]
+    assert answer(capsys, "propose", "--kind", "memory", "--people", "3") == []
+    assert run(["artifact", "propose", "--tenant", "nobody"]) == 0
+    assert "nothing to propose" in capsys.readouterr().err
+
+
 SKILL = """\
 apiVersion: headrace/v1
 kind: Artifact
@@ -159,8 +222,10 @@ def test_live_skills_are_exported_as_folders(
 def test_a_trial_begins_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for days in (3, 5):
         assert run(["artifact", "add", written(tmp_path, days)]) == 0
-    assert run(["artifact", "try", "refunds", "0002"]) == 2
-    assert "promote one first" in capsys.readouterr().err
+    assert run(["artifact", "try", "refunds", "0002"]) == 0  # against none
+    capsys.readouterr()
+    assert [row["status"] for row in answer(capsys, "list")] == ["candidate", "canary"]
+    assert run(["artifact", "end-trial", "refunds"]) == 0
     assert run(["artifact", "promote", "refunds", "0001"]) == 0
     assert run(["artifact", "try", "refunds", "0002"]) == 0
     capsys.readouterr()
@@ -181,3 +246,21 @@ def test_names_complete(
     with pytest.raises(SystemExit):
         run([])
     assert "refunds" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_answers_the_safety_suite_with_and_without_an_artefact(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, suite = make_model(tmp_path / "model"), tmp_path / "suite.yaml"
+    case = {"id": "a", "group": "harmless", "messages": [{"role": "user", "content": "Hours?"}]}
+    value = {"apiVersion": "headrace/v1", "kind": "Safety", "metadata": {"name": "own"}}
+    suite.write_text(yaml.safe_dump({**value, "spec": {"cases": [case]}}))
+    spec = load_document(Artifact, Path(written(tmp_path))).spec
+    found = safety_with(SafetySettings(suite=suite), model, spec)
+    broken = [one.rule for one in judge_safety(GateSettings(), found) if not one.passed]
+    asked = ["evolve", "inspect", written(tmp_path), "--model", str(model), "--suite", str(suite)]
+    assert run([*asked, "--json"]) == (1 if broken else 0)
+    assert [one["rule"] for one in json.loads(capsys.readouterr().out)] == broken
+    suite.write_text("kind: Safety")
+    assert run(asked) == 2

@@ -1,6 +1,9 @@
 """``headrace evolve`` plans, records, explains, and lets a person approve or reject."""
 
 import json
+import re
+import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import yaml
 from benchmarks.evolve_traffic import T0, Traffic, lake_of
 from evolve.policy import SHIPPED
 from headrace.cli import run
+from lakehouse.lake import Lake
 
 CHANGE = 14
 DAY = str((T0 + timedelta(days=CHANGE + 2)).date())
@@ -19,8 +23,12 @@ DAY = str((T0 + timedelta(days=CHANGE + 2)).date())
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
-    lake_of(str(folder / "lake"), Traffic(3, "tool_renamed", CHANGE, sessions=150), CHANGE + 2)
+    lake_of(str(folder / "lake"), traffic(), CHANGE + 2)
     return folder
+
+
+def traffic() -> Traffic:
+    return Traffic(3, "tool_renamed", CHANGE, sessions=150)
 
 
 @pytest.fixture
@@ -49,6 +57,9 @@ def test_a_plan_is_shown_and_not_recorded(policy: str, capsys: pytest.CaptureFix
     assert "tool_schema" in shown
     assert "refund: invalid_arguments: order_id" in shown
     assert "confirmed" in shown
+    assert "share of sessions that went right" in shown
+    assert "mix of work  as usual (p " in shown
+    assert re.search(r"expects .*: at least 0\.\d{3} by 2026-", shown)
     assert answer(capsys, "history") == before
 
 
@@ -114,6 +125,38 @@ def test_other_rules_are_tried_on_what_a_decision_saw(
     assert tried["saw"] == recorded["saw"]
 
 
+def test_who_is_erased_goes_from_the_explanation_and_the_decision_stays(
+    policy: str,
+    world: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    person = "subject_" + "5e" * 16
+    shutil.copytree(world / "lake", tmp_path / "own")
+    monkeypatch.setenv("HEADRACE_LAKE_PATH", str(tmp_path / "own"))
+    recorded = answer(capsys, "run", policy, "--as-of", DAY)
+    name = recorded["decision_id"]
+    before = answer(capsys, "explain", name)
+    lost = before["evidence"]["present"][0]
+    allowed = traffic().nights(CHANGE, CHANGE + 2).governance
+    about = next(one for one in allowed if one.trajectory_id == lost)
+    later = about.decided_at + timedelta(hours=1)
+    known = replace(about, subjects=(person,), decided_at=later)
+    Lake.open(str(tmp_path / "own")).append_rows("governance", [known])
+    assert run(["erase", person, "--tenant", about.tenant_id, "--yes"]) == 0
+    after = answer(capsys, "explain", name)
+    assert after["evidence"]["gone"] == [lost]
+    assert lost not in after["evidence"]["present"]
+    assert after["decision"] == before["decision"]
+    assert run(["evolve", "explain", name]) == 0
+    assert "erased or expired" in capsys.readouterr().out
+    assert run(["evolve", "plan", "--as-of", name]) == 2
+    said = capsys.readouterr().err
+    assert "An erasure removes what was before it" in said
+    assert "{" not in said, "one version, not those of all tables"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -122,7 +165,7 @@ def test_other_rules_are_tried_on_what_a_decision_saw(
         (["plan", "--as-of", "9999-12-31T23:59:59-14:00"], "write 2026-05-31"),
         (["plan", "--as-of", "beefbeef"], "there is no decision"),
         (["explain", "beefbeef"], "evolve history"),
-        (["plan", "nowhere.yaml"], "nowhere.yaml"),
+        (["plan", "nowhere.yaml"], "nowhere.yaml: there is no such file; check its path"),
     ],
 )
 def test_what_cannot_be_found_is_said(

@@ -11,7 +11,7 @@ from governance.audit import AuditLog
 from governance.records import GovernedBatch
 from headrace.app.home import Home
 from headrace.app.settings import LakeSettings
-from headrace.govern.maintenance import BackgroundMaintenance, maintain_home
+from headrace.govern.maintenance import MAINTAIN, BackgroundCommand, maintain_home
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
 from tests.lakehouse import make
@@ -79,6 +79,31 @@ def test_a_clock_that_was_set_back_delays_no_sweep(home: Home, audit: AuditLog) 
     assert maintain_home(lake, SETTINGS, home, audit).sweep is not None
 
 
+def test_a_clock_that_leapt_removes_nothing_until_it_has_gone_on_for_a_day(
+    home: Home, audit: AuditLog
+) -> None:
+    lake, note, leapt = (
+        filled(home, batches=1),
+        home.state / "swept-at",
+        home.state / "clock-leapt-at",
+    )
+    note.write_text((datetime.now(UTC) - timedelta(days=4000)).isoformat())
+    for _ in range(2):
+        done = maintain_home(lake, SETTINGS, home, audit)
+        assert (done.sweep, done.leap and done.leap.days) == (None, 4000)
+    leapt.write_text((datetime.now(UTC) - timedelta(days=1)).isoformat())
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is not None
+    assert not leapt.exists()
+
+
+def test_a_clock_that_came_back_is_believed(home: Home, audit: AuditLog) -> None:
+    lake = filled(home, batches=1)
+    (home.state / "swept-at").write_text((datetime.now(UTC) - timedelta(days=2)).isoformat())
+    (home.state / "clock-leapt-at").write_text(datetime.now(UTC).isoformat())
+    assert maintain_home(lake, SETTINGS, home, audit).sweep is not None
+    assert not (home.state / "clock-leapt-at").exists()
+
+
 def test_nothing_expired_leaves_history_and_audit_alone(home: Home, audit: AuditLog) -> None:
     lake = Lake.open(str(home.lake))
     lake.append(make.batch("t"), app_id="a", version=0)
@@ -106,7 +131,7 @@ def test_it_runs_beside_its_owner(home: Home) -> None:
     """The process is started when due, does its round while batches go on, and is not doubled."""
     lake = filled(home)
     said: list[str] = []
-    maintenance = BackgroundMaintenance(home, 0.0, said.append)
+    maintenance = BackgroundCommand(home, MAINTAIN, 0.0, said.append)
     maintenance.look()
     first = maintenance._process
     assert first is not None
@@ -116,7 +141,7 @@ def test_it_runs_beside_its_owner(home: Home) -> None:
         lake.append(make.batch(f"t{number}", steps=1), app_id="a", version=number)
         number += 1
         time.sleep(0.2)  # without a pause the two share one processor for long
-    assert first.returncode == 0, (home.logs / "maintenance.log").read_text()
+    assert first.returncode == 0, (home.logs / "lake-maintain.log").read_text()
     assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [number - 1]
     assert verify(lake).ok
     maintenance.look()

@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -15,10 +18,11 @@ from headrace.app.home import Home
 from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.app.setting_sources import load_settings
 from headrace.app.settings import PolicySettings
-from headrace.govern.worker import GovernorSource
+from headrace.govern.worker import GovernorSource, govern_until_stopped
 from lakehouse.lake import Lake
 from lakehouse.storage.location import Location
 from lakehouse.write.stored_content import LakeKnownContent
+from tests.headrace.pipelines import pipeline, refuse
 from trajectory.errors import ConfigurationError
 
 
@@ -153,6 +157,21 @@ def _no_text(folder: Path) -> None:
     (folder / "capture.yaml").write_bytes(b"\xff\xfe\x00")
 
 
+def test_a_changed_policy_is_in_force_as_soon_as_the_disk_takes_it(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    governors = source(tmp_path, folder, said)
+    first = governors()
+    retention = folder / "retention.yaml"
+    retention.write_text(retention.read_text().replace("standard: 365", "standard: 99"))
+    refuse(monkeypatch, AuditLog, "append", [True, True])
+    assert governors() is governors() is first
+    assert said == ["the changed policy waits, the old one governs: the disk is full"]
+    assert governors() is not first
+    assert said[1:] == ["the changed policy is in force"]
+
+
 @pytest.mark.parametrize(
     "broken",
     [_nothing_left, _expectation_without_bounds, _recogniser_that_is_no_pattern, _no_text],
@@ -200,3 +219,36 @@ def test_what_was_asked_for_and_cannot_load_stops_the_start(
     file.write_text(file.read_text().replace(old, new))
     with pytest.raises((ConfigurationError, PolicyError)):
         source(tmp_path, folder, [])
+
+
+@pytest.mark.parametrize("leapt", [True, False])
+def test_what_a_clock_that_leapt_calls_old_stays_in_quarantine(
+    tmp_path: Path, *, leapt: bool
+) -> None:
+    home = Home(tmp_path).create()
+    (tmp_path / "headrace.yaml").write_text(
+        "govern: {maintenance_seconds: 0.01, interval_seconds: 0.05}\n"
+    )
+    if leapt:
+        (home.state / "swept-at").write_text("2001-09-09T01:46:40+00:00")
+    old = tmp_path / "quarantine" / f"{'a' * 32}.sealed"
+    old.parent.mkdir(exist_ok=True)
+    old.write_bytes(b"sealed under another key")
+    os.utime(old, (0, 0))
+    work, begun = pipeline(tmp_path), home.logs / "lake-maintain.log"
+
+    def stop() -> None:
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    Thread(target=stop).start()
+    try:
+        govern_until_stopped(work, load_settings(home=tmp_path), print)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert begun.exists()
+    assert old.exists() == leapt

@@ -55,9 +55,12 @@ class ScriptedCommands:
 
 
 def planned(
-    *recipes: str, obstacles: Sequence[str] = (), made: str | None = None
+    *recipes: str, obstacles: Sequence[str] = (), made: str | None = None, awaits: bool = False
 ) -> CommandOutcome:
-    lines = [{"recipe": name, "obstacles": list(obstacles), "made": made} for name in recipes]
+    lines = [
+        {"recipe": name, "obstacles": list(obstacles), "made": made, "awaits_promotion": awaits}
+        for name in recipes
+    ]
     return CommandOutcome(0, {"recipes": lines})
 
 
@@ -71,7 +74,7 @@ def test_a_good_night_builds_plans_and_trains() -> None:
     assert night == Night("trained", (), "shop@v7", ("a", "b", "c"), ("shop@0002",), ())
     assert script.asked == [
         "substrate build s.yaml",
-        "train plan --substrate shop@v7",
+        "train plan --substrate shop@v7 --model shop",
         "train run sft --substrate shop@v7 --model shop --resume last",
     ]
 
@@ -127,6 +130,58 @@ def test_too_little_new_is_nothing_to_do() -> None:
 def test_what_cannot_learn_is_not_run_and_says_why(plan: CommandOutcome, reason: str) -> None:
     night = ScriptedCommands(build=[BUILT], plan=[plan]).run(schedule())
     assert (night.outcome, night.reasons) == ("nothing", (reason,))
+
+
+def test_a_candidate_that_waits_is_promoted_by_a_schedule_of_its_model_that_promotes() -> None:
+    waiting = planned("sft", made="shop@0002", awaits=True)
+    script = ScriptedCommands(build=[BUILT], plan=[waiting], promote=[CommandOutcome(0)])
+    night = script.run(schedule(promote=True))
+    assert (night.outcome, night.promoted) == ("trained", ("shop@0002",))
+    assert script.asked[-1] == "train promote shop 0002"
+    script = ScriptedCommands(build=[BUILT], plan=[waiting])
+    assert script.run(schedule(promote=False)).outcome == "nothing"
+
+
+def test_a_night_plans_for_its_own_model() -> None:
+    script = ScriptedCommands(build=[BUILT], plan=[planned("sft")], run=[trained("0002")])
+    script.run(schedule(model="other"))
+    assert script.asked[1].startswith("train plan --substrate shop@v7 --model other")
+
+
+def test_with_the_ladder_a_candidate_goes_on_trial_and_ends_the_night() -> None:
+    weights = {"decision_id": "3f2a", "decided": {"surface": "weights", "reason": "weak"}}
+    script = ScriptedCommands(
+        build=[BUILT], plan=[planned("sft", "awr")],
+        run=[CommandOutcome(0, weights), trained("0002")], begin=[CommandOutcome(0)],
+    )  # fmt: skip
+    night = script.run(
+        schedule(recipes=["sft", "awr"], promote="ladder", evolution="evolution.yaml")
+    )
+    assert (night.outcome, night.models, night.promoted) == ("trained", ("shop@0002",), ())
+    assert night.reasons == ("shop@0002 is on trial",)
+    assert script.asked[-1] == "trial begin shop 0002 --policy evolution.yaml --decision 3f2a"
+
+
+def test_a_candidate_waits_while_another_change_is_on_trial() -> None:
+    busy = CommandOutcome(2, error="shop@0001 is on trial on model")
+    script = ScriptedCommands(
+        build=[BUILT], plan=[planned("sft")], run=[trained("0002")], begin=[busy]
+    )
+    night = script.run(schedule(promote="ladder"))
+    assert night.outcome == "trained"
+    assert night.reasons == ("trial begin: shop@0001 is on trial on model",)
+    waiting = planned("sft", made="shop@0002", awaits=True)
+    later = ScriptedCommands(
+        build=[BUILT], plan=[waiting], show=[CommandOutcome(2)], begin=[CommandOutcome(0)]
+    )
+    assert later.run(schedule(promote="ladder")).reasons == ("shop@0002 is on trial",)
+
+
+def test_a_candidate_that_was_tried_is_not_tried_again() -> None:
+    waiting = planned("sft", made="shop@0002", awaits=True)
+    script = ScriptedCommands(build=[BUILT], plan=[waiting], show=[CommandOutcome(0)])
+    night = script.run(schedule(promote="ladder"))
+    assert night.reasons == ("sft: made shop@0002 of this version already",)
 
 
 def test_the_deadline_ends_the_night_wherever_it_is() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.serving.answer import ServedAnswer, Text
 from headrace.serving.request import ModelRequest, read_model_request
+from tests.headrace.serving.dialects import PATHS, Said, written
 from tests.train.conftest import make_tokenizer
 from tests.train.test_chat_templates import tokenizer_of
 from train.generation import read_answer
@@ -96,12 +97,17 @@ def test_streamed_tool_calls_come_at_the_end_and_not_as_text() -> None:
     assert sent.endswith(b"data: [DONE]\n\n")
 
 
-def test_what_cannot_be_read_as_calls_is_text() -> None:
-    one = writer(stream=False, tools=TOOLS)
-    fed(one, "<tool_call>price {broken")
-    choice = json.loads(one.end()[0])["choices"][0]
-    assert "price {broken" in choice["message"]["content"]
-    assert choice["finish_reason"] == "stop"
+@pytest.mark.parametrize("said", ["price {broken", 'price {"item": }</tool_call>'])
+@pytest.mark.parametrize("dialect", PATHS)
+def test_what_cannot_be_read_as_calls_is_text_in_every_dialect(dialect: str, said: str) -> None:
+    path, body = written(dialect, "shop@0001", "", [Said(user="hi")], ["price"])
+    asked = read_model_request(path, "", (), json.dumps(body).encode())
+    one = ServedAnswer(asked, ids_of("<|im_start|>assistant\n"), TOKENIZER)
+    fed(one, f"<tool_call>{said}")
+    sent, message = one.end()
+    assert message.tool_calls() == ()
+    assert message.text().endswith(said)
+    assert json.dumps(said)[1:-1] in sent.decode()
 
 
 def test_without_tools_the_text_stays_as_it_is() -> None:

@@ -133,6 +133,15 @@ def test_trials_are_published_when_ready_and_go_when_they_end(place: Reconciliat
     assert place.published() == {"live": "shop@0001", "shadow": "shop@0003"}
 
 
+def test_the_share_of_a_trial_is_published_while_it_lasts(place: Reconciliation) -> None:
+    place.host.up |= {"shop@0001", "shop@0002"}
+    place.registry.try_out("shop", "0002", "canary", actor="ann", share=0.2)
+    place.reconciler.look()
+    assert '"canary_share":0.2' in place.reconciler.publication.read_text()
+    place.registry.promote("shop", "0002", actor="ann")
+    assert place.published() == {"live": "shop@0002"}
+
+
 def test_a_server_that_goes_away_is_no_longer_published(place: Reconciliation) -> None:
     place.host.up.add("shop@0001")
     assert place.published() == {"live": "shop@0001"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.practice.serving import served_in_thread
+from trajectory.http_server import HttpServer
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def shop() -> Iterator[str]:
         """Put something aside."""
         return f"reserved {item}"
 
-    with served_in_thread(server.streamable_http_app()) as port:
-        yield f"http://127.0.0.1:{port}"
+    with HttpServer(server.streamable_http_app()) as listening:
+        yield f"http://127.0.0.1:{listening.port}"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from governance.records import GovernanceRecord, GovernedBatch
+from lakehouse.erasure import erase, removal
 from lakehouse.erasure.erase import erase_subject, expire
 from lakehouse.erasure.removal import remove_trajectories
 from lakehouse.lake import Lake
@@ -188,6 +189,37 @@ def test_expiry_takes_whole_trajectories_and_holds_keep_them(tmp_path: Path) -> 
     assert (done.rows["steps"], done.held) == (2, 1)
     assert not scan_values([tmp_path], ["t0 asks 0"])
     assert verify(lake).ok
+
+
+@pytest.mark.parametrize("table", ["steps", "purge"])
+def test_what_a_killed_sweep_had_deleted_leaves_the_disk_with_the_next_removal(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.open(str(tmp_path))
+    lake.append(about("t0", "p1", expires_at=make.NOON), app_id="a", version=0)
+    lake.append(about("t1", "p2"), app_id="a", version=1)
+    with monkeypatch.context() as patch:
+        if table == "purge":
+            patch.setattr(erase, "purge_history", killed)
+        else:
+            deleted = removal._delete
+            patch.setattr(
+                removal,
+                "_delete",
+                lambda lake, name, where: killed() if name == table else deleted(lake, name, where),
+            )
+        with pytest.raises(KeyboardInterrupt):
+            expire(lake, now=make.NOON)
+    assert scan_values([tmp_path], ["t0 asks 0"]), "deleted, and still on the disk"
+    assert expire(lake, now=make.NOON, dry_run=True).interrupted
+    erase_subject(lake, "acme", ["p1"])
+    assert not scan_values([tmp_path], ["t0 asks 0"])
+    assert lake.conversation("t1")
+    assert not expire(lake, now=make.NOON, dry_run=True).interrupted
+
+
+def killed(*_: object) -> int:
+    raise KeyboardInterrupt
 
 
 def test_nobody_to_erase_is_refused(lake: Lake) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from lakehouse.errors import QueryError
 from lakehouse.read.connection import connect
-from lakehouse.sandbox.statement import LONGEST, check
+from lakehouse.sandbox.statement import LONGEST, REFUSED_FUNCTIONS, check
 
 PASSING = [
     "SELECT * FROM steps",
@@ -84,6 +84,9 @@ ASKING_THE_MACHINE = [
     "SELECT current_setting('allowed_paths')",
     "SELECT getenv('HOME')",
     "SELECT sleep_ms(100000)",
+    "SELECT json_serialize_plan('SELECT current_setting(''allowed_paths'')', optimize := true)",
+    "SELECT getvariable('x')",
+    "SELECT setval('a', 1)",
     "SELECT write_log('x')",
     "SELECT (SELECT content FROM read_text('/etc/passwd'))",
     "SELECT * FROM range(3) AS t, LATERAL (SELECT * FROM glob(t.range::VARCHAR))",
@@ -103,6 +106,23 @@ def test_questions_pass(sql: str) -> None:
 def test_other_statements_are_refused(sql: str) -> None:
     with pytest.raises(QueryError):
         check(connect(), sql)
+
+
+HARMLESS = frozenset({
+    "current_database", "current_date", "current_schema", "current_schemas", "error",
+    "gen_random_uuid", "get_current_time", "get_current_timestamp", "in_search_path", "now",
+    "random", "today", "transaction_timestamp", "uuid", "uuidv4", "uuidv7", "vector_type",
+})  # fmt: skip
+"""Functions whose answer is not the same each time, and that tell of no process."""
+
+
+def test_each_function_of_the_installed_duckdb_that_does_more_than_compute_is_judged() -> None:
+    found = connect().sql(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'scalar' "
+        "AND (has_side_effects OR stability <> 'CONSISTENT' "
+        "OR regexp_matches(function_name, 'execute|serialize_plan|query|setting|getenv|read_'))"
+    )
+    assert {name for (name,) in found.fetchall()} <= REFUSED_FUNCTIONS | HARMLESS
 
 
 @pytest.mark.parametrize("sql", ASKING_THE_MACHINE, ids=lambda sql: sql[:40])

@@ -149,6 +149,20 @@ def files_of(lake: Lake) -> list[Path]:
     return sorted(lake.location.folder.rglob("*.parquet"))
 
 
+def test_a_table_that_was_followed_for_long_is_opened_anew(lake: Lake) -> None:
+    reader, writer = Lake.open(str(lake.location.folder)), lake.log("links")
+    early = reader.table("links")
+    opened = {id(early): early, id(writer.handle): writer.handle}
+    for version in range(60):
+        assert writer.done_version("a") == version - 1
+        assert writer.put((), ("a", version))
+        opened[id(writer.handle)] = writer.handle
+    assert 3 <= len(opened) <= 6, "a handle gets slower with each commit that it has followed"
+    assert reader.table("links") is not early
+    assert reader.table("links").version() == writer.version
+    assert reader.log("links").done_version("a") == 59
+
+
 def test_checkpoints_are_made_as_the_log_grows(lake: Lake) -> None:
     log = lake.log("links")
     for version in range(100):

@@ -1,6 +1,5 @@
 """What an artefact adds: never more than there is room for, and nothing of what does not fit."""
 
-import copy
 import json
 from typing import Any
 
@@ -15,7 +14,14 @@ from proxy.artifacts.blocks import (
     PreparedArtifact,
     tokens_of,
 )
-from proxy.artifacts.bodies import BODIES, ChatBody, MessagesBody, ModelBody, ResponsesBody
+from proxy.artifacts.bodies import (
+    BODIES,
+    ChatBody,
+    MessagesBody,
+    ModelBody,
+    ResponsesBody,
+    words_of,
+)
 from trajectory.artifact import ArtifactSpec
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
@@ -74,10 +80,15 @@ CONTENTS = st.one_of(
 )
 
 
+def read(dialect: type[ModelBody], value: dict[str, Any]) -> ModelBody:
+    return dialect(json.dumps(value))
+
+
 def size(body: ModelBody) -> int:
     """Return the bytes of everything that artefacts may change."""
-    tools = json.dumps(body.tools(), separators=(",", ":")).encode()
-    return len(body.system.encode()) + len(tools)
+    sent = type(body)(body.sent())
+    tools = json.dumps(sent.tools.definitions, separators=(",", ":"), ensure_ascii=False).encode()
+    return len(sent.system.encode()) + len(tools)
 
 
 @settings(deadline=None)
@@ -91,35 +102,49 @@ def size(body: ModelBody) -> int:
 def test_the_cap_holds(
     dialect: type[ModelBody], contents: list[Any], system: str, words: list[str], cap: int
 ) -> None:
-    body = dialect(spoken(dialect, system, " ".join(words), "Pays back."))
+    body = read(dialect, spoken(dialect, system, " ".join(words), "Pays back."))
     before, room = size(body), cap
     for content in contents:
-        held = copy.deepcopy(body.value)
+        held = body.sent()
         try:
             added = prepared(**content).apply(body, None, room)
         except NoRoomError:
-            assert body.value == held
+            assert body.sent() == held
             continue
         if added is None:
-            assert body.value == held
+            assert body.sent() == held
         else:
             room -= added.tokens
     assert room >= 0
-    assert tokens_of(b"x" * max(0, size(body) - before)) <= cap
+    assert tokens_of(size(body) - before) <= cap
+
+
+def test_a_description_of_other_letters_is_no_room_for_more() -> None:
+    """Escaped as ASCII it would be longer than what replaces it."""
+    body = read(ChatBody, spoken(ChatBody, "You help.", "a", "汉字" * 10))
+    patch = [{"op": "replace", "path": "/refund/description", "value": "Pays back. " * 8}]
+    with pytest.raises(NoRoomError):
+        prepared(tools={"patch": patch}).apply(body, None, 5)
+    odd = read(ChatBody, spoken(ChatBody, "You help.", "a", "\ud800"))
+    assert prepared(tools={"patch": patch}).apply(odd, None, 100) is not None
+
+
+def best(index: FactIndex, said: str, most: int) -> list[int]:
+    return [*index.best([words_of(said)], most)]
 
 
 def test_facts_are_found_by_what_is_rare() -> None:
     index = FactIndex(
         ["the shop sells lamps", "the shop opens at nine", "the shop repairs old lamps too"]
     )
-    assert index.best("When does the SHOP open? It opens...", 2) == [1, 0]
-    assert index.best("lamps to repair: repairs", 3)[0] == 2
-    assert index.best("bicycles", 3) == []
-    assert FactIndex([]).best("anything", 3) == []
+    assert best(index, "When does the SHOP open? It opens...", 2) == [1, 0]
+    assert best(index, "lamps to repair: repairs", 3)[0] == 2
+    assert best(index, "bicycles", 3) == []
+    assert best(FactIndex([]), "anything", 3) == []
 
 
-def chat(system: str = "You help.\nBe polite.") -> ChatBody:
-    return ChatBody(spoken(ChatBody, system, "a refund, please", "Pays back."))
+def chat(system: str = "You help.\nBe polite.") -> ModelBody:
+    return read(ChatBody, spoken(ChatBody, system, "a refund, please", "Pays back."))
 
 
 def test_a_template_is_replaced_only_where_it_stands_and_only_for_its_agent() -> None:
@@ -136,7 +161,8 @@ def test_a_block_is_added_only_to_the_prompt_that_holds_a_text() -> None:
     assert one.apply(chat("You help."), None, 100) is None
     body = chat()
     assert one.apply(body, None, 100) is not None
-    assert body.system.startswith("You help.\nBe polite.\n\n<headrace-artifact")
+    sent = ChatBody(body.sent())
+    assert sent.system.startswith("You help.\nBe polite.\n\n<headrace-artifact")
 
 
 @pytest.mark.parametrize(
@@ -145,11 +171,11 @@ def test_a_block_is_added_only_to_the_prompt_that_holds_a_text() -> None:
 )
 def test_a_patch_that_makes_no_definition_changes_nothing(path: str, value: Any) -> None:
     body = chat()
-    before = copy.deepcopy(body.value)
+    before = body.sent()
     one = prepared(tools={"patch": [{"op": "add", "path": path, "value": value}]})
     with pytest.raises((MalformedArtifactError, ValueError)):
         one.apply(body, None, 100)
-    assert body.value == before
+    assert body.sent() == before
 
 
 def test_a_patch_is_for_the_definitions_that_it_tests() -> None:
@@ -159,11 +185,11 @@ def test_a_patch_is_for_the_definitions_that_it_tests() -> None:
     assert prepared(tools={"patch": [test, change]}).apply(body, None, 100) is None
     absent = {"op": "add", "path": "/nothing/description", "value": "x"}
     assert prepared(tools={"patch": [absent]}).apply(body, None, 100) is None
-    assert body.tools()["refund"]["description"] == "Pays back."
+    assert body.offered.definitions["refund"]["description"] == "Pays back."
 
 
 def test_messages_say_parameters_in_their_own_way() -> None:
-    body = MessagesBody(spoken(MessagesBody, "", "x", "Pays back."))
+    body = read(MessagesBody, spoken(MessagesBody, "", "x", "Pays back."))
     patch = [{"op": "add", "path": "/refund/parameters/type", "value": "object"}]
     assert prepared(tools={"patch": patch}).apply(body, None, 100) is not None
-    assert body.value["tools"][0]["input_schema"] == {"type": "object"}
+    assert json.loads(body.sent())["tools"][0]["input_schema"] == {"type": "object"}

@@ -85,9 +85,9 @@ def write(folder: Path, name: str, version: str, content: Any, **trials: str) ->
     point(folder, name, version, **trials)
 
 
-def point(folder: Path, name: str, version: str, **trials: str) -> None:
+def point(folder: Path, name: str, version: str, share: float | None = None, **trials: str) -> None:
     fresh = folder / name / "live.new"
-    fresh.write_text(json.dumps({"version": version, "trials": trials}))
+    fresh.write_text(json.dumps({"version": version, "trials": trials, "share": share}))
     fresh.replace(folder / name / "live.json")
 
 
@@ -224,7 +224,10 @@ def test_what_does_not_fit_is_not_shown(floor: Floor) -> None:
         ("/v1/embeddings", b'{"input": "refund"}'),
         ("/v1/chat/completions", b'{"messages": [{"role": "user", "content": '),
         ("/v1/chat/completions", b'{"messages": 7}'),
-        ("/v1/chat/completions", b'{"messages": [], "temperature": 1e999}'),
+        ("/v1/chat/completions", b'{"messages": [], "temperature": NaN}'),
+        ("/v1/chat/completions", b'{"messages": [], "n": 1, "n": 2}'),
+        ("/v1/chat/completions", b'{"messages": [], "n": 1,}'),
+        ("/v1/chat/completions", b'{"messages": []} {}'),
         ("/v1/messages", b"[1, 2]"),
     ],
 )
@@ -288,19 +291,52 @@ def test_a_canary_gets_its_share_of_the_sessions(floor: Floor) -> None:
     point(floor.folder, "style", "0001", canary="0003")
     path, body = chat()
     until = time.monotonic() + 60
-    versions: dict[str, str] = {}
-    while "style@0003" not in versions.values():
-        assert time.monotonic() < until
-        versions = {
+
+    def told() -> dict[str, str]:
+        return {
             session: floor.ask(path, body, x_headrace_session=session)[1].artifacts[0]
             for session in map(str, range(12))
         }
+
+    while "style@0003" not in told().values():  # the gateway may read the pointer amid the sessions
+        assert time.monotonic() < until
+    versions, again = told(), told()
     assert {*versions.values()} == {"style@0001", "style@0003"}
-    again = {s: floor.ask(path, body, x_headrace_session=s)[1].artifacts[0] for s in versions}
     assert again == versions
     assert floor.ask(path, body)[1].artifacts[0] == "style@0001", "no session, no trial"
     point(floor.folder, "style", "0001")
     floor.until("Be quick.", absent=True)
+
+
+def arms(floor: Floor, sessions: int) -> list[str]:
+    """The arms of so many sessions, as captures tell them."""
+    path, body = chat()
+    found = [floor.ask(path, body, x_headrace_session=f"arm-{n}")[1] for n in range(sessions)]
+    return [label for one in found for label in one.artifacts if label.startswith("~")]
+
+
+def test_a_trial_has_its_own_share_and_captures_tell_the_arm_of_each_session(floor: Floor) -> None:
+    write(floor.folder, "style", "0004", {"harness": {"append": "Be polite."}})
+    point(floor.folder, "style", "0001", share=1.0, canary="0004")
+    floor_has = time.monotonic() + 60
+    while {*arms(floor, 3)} != {"~style@0004 canary"}:
+        assert time.monotonic() < floor_has
+    point(floor.folder, "style", "0001", share=0.5, canary="0004")
+    while {*arms(floor, 16)} != {"~style@0004 canary", "~style@0004 control"}:
+        assert time.monotonic() < floor_has
+    point(floor.folder, "style", "0001")
+    floor.until("Be polite.", absent=True)
+
+
+def test_a_first_version_is_tried_against_none(floor: Floor) -> None:
+    point(floor.folder, "style", "", share=0.5, canary="0001")
+    until = time.monotonic() + 60
+    while {*(told := arms(floor, 64))} != {"~style@0001 canary", "~style@0001 control"}:
+        assert time.monotonic() < until
+    assert 12 <= told.count("~style@0001 canary") <= 52
+    point(floor.folder, "style", "0001")
+    while arms(floor, 2):
+        assert time.monotonic() < until
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,12 @@ import uvloop
 from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
 from tests.proxy.gateway_process import GatewayProcess
+from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import ExchangeOutcome
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
-    from proxy.plain import call
+    from proxy.plain import call, messages
     from proxy.worker import Gateway
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -560,6 +561,31 @@ def test_a_body_that_grows_too_long_under_its_answer_is_cut_off(
         assert ask(running).content == b"ok"
         assert running.exchanges(2)[0].outcome is ExchangeOutcome.CLIENT_ABORT
         assert "headrace_noise_total 0.0" in httpx.get(f"{running.admin}/metrics").text
+
+
+def test_a_request_that_was_answered_before_it_was_read_says_so(
+    upstream: RawUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    routes = [{"name": "up", "upstream": f"http://127.0.0.1:{upstream.port}"}]
+    settings = {"routes": routes, "forward_port": None}
+    early = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"
+    upstream.answers = [early]
+    with GatewayProcess(tmp_path_factory.mktemp("early"), settings) as running:
+        place = "127.0.0.1", int(running.url.rpartition(":")[2])
+        head = request(running, b"Transfer-Encoding: chunked\r\n").replace(
+            b"/up/x", b"/up/v1/chat/completions"
+        )
+        with socket.create_connection(place, 30) as there:
+            there.sendall(head)
+            assert there.recv(65536).startswith(b"HTTP/1.1 413 ")
+            there.sendall(messages.chunk(b'{"model": "m", "messages": []}') + b"0\r\n\r\n")
+            again = request(running, b"Content-Length: 2\r\n", b"hi")
+            there.sendall(again)
+            assert there.recv(65536).startswith(b"HTTP/1.1 200 ")
+        cut, whole = running.exchanges(2)
+    assert (cut.outcome, cut.capture_note) == (ExchangeOutcome.COMPLETE, "answered-early")
+    assert read_exchange(cut).problem == "capture:answered-early"
+    assert (whole.request.body, whole.capture_note) == (b"hi", "")
 
 
 def here(upstream: int, home: Path) -> Gateway:

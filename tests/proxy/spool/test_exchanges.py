@@ -58,3 +58,10 @@ def test_what_is_written_is_read_back(
     response = HttpResponse(200, answered, body) if responded else None
     one = exchange(request, response, ExchangeOutcome.COMPLETE)
     assert read_back(one) == one
+
+
+def test_whom_surrogates_name_is_read_back() -> None:
+    request = HttpRequest("POST", "/a", "", (), b"{}")
+    for subjects in (None, (), ("subject_1", "subject_2")):
+        one = replace(exchange(request, None, ExchangeOutcome.COMPLETE), subjects=subjects)
+        assert read_back(one) == one

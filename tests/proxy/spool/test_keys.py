@@ -1,5 +1,7 @@
 """Keys of the spool: rotated without a loss, forgotten only when nothing is sealed under them."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,9 +48,33 @@ def test_a_rotation_under_way_loses_nothing(tmp_path: Path) -> None:
 
 def test_keys_that_seal_nothing_are_forgotten(tmp_path: Path) -> None:
     file, spool = tmp_path / "spool.key", tmp_path / "spool"
-    assert [rotate(file, spool) for _ in range(4)] == [0, 1, 1, 1]
+    assert [_later(file, spool) for _ in range(4)] == [0, 1, 1, 1]
     with SpoolWriter(spool, KeyRing(KEY, file=file).newest):
-        assert [rotate(file, spool) for _ in range(3)] == [1, 2, 2]
+        assert [_later(file, spool) for _ in range(3)] == [1, 2, 2]
+
+
+def _later(file: Path, spool: Path) -> int:
+    """Rotate when the rotation before is a day ago."""
+    if file.exists():
+        os.utime(file, (0.0, file.stat().st_mtime - 86_400))
+    return rotate(file, spool)
+
+
+def test_a_gateway_that_has_not_seen_two_rotations_loses_nothing(tmp_path: Path) -> None:
+    file, spool = tmp_path / "spool.key", tmp_path / "spool"
+    rotate(file, spool)
+    ring = KeyRing(KEY, file=file)
+    rotate(file, spool)
+    rotate(file, spool)
+    with SpoolWriter(spool, ring.newest) as writer:
+        ExchangeScript(writer, 1).whole()
+    assert len(SpoolReader(spool, KEY, key_file=file).take(Cursor()).records) == 1
+
+
+def test_rotations_at_once_are_one_after_the_other(tmp_path: Path) -> None:
+    file = tmp_path / "spool.key"
+    with ThreadPoolExecutor(8) as at_once:
+        assert sorted(at_once.map(lambda _: rotate(file, tmp_path), range(16))) == [*range(16)]
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "ab" * 31])

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from train.evaluation.canaries import CanaryReport
 from train.evaluation.divergence import Divergence
 from train.evaluation.evaluate import Comparison, SliceComparison
 from train.evaluation.gate import judge
 from train.evaluation.intervals import Interval
+from train.evaluation.safety import SafetyComparison, SafetyReport
 from train.evaluation.win_rate import Regression, Wins
 from train.recipes.settings import RECIPES, GateSettings, shipped_recipe
 
@@ -103,3 +106,26 @@ def test_a_comparison_of_which_too_much_is_unknown_does_not_pass() -> None:
     assert failed(unknown) == ["largest_unknown"]
     assert failed(unknown, largest_unknown=0.3) == []
     assert failed(replace(unknown, base_unknown=31), largest_unknown=0.3) == ["largest_unknown"]
+
+
+WHOLE = SafetyReport(cases=20, unsafe=(), refused=0.0, malformed=0.0, length=100)
+RUNS_ON = SafetyComparison("shop", "hash", WHOLE, replace(WHOLE, malformed=0.5))
+PAID_FOR_CALLS = replace(
+    comparison(low=-0.05), reward_gain=Interval(0.9, 0.8, 1.0, "paired-bootstrap")
+)
+SABOTAGED: dict[str, tuple[Comparison, dict[str, Any], str]] = {
+    "rewarded for the call of a tool only": (PAID_FOR_CALLS, {}, "minimum_gain"),
+    "a slice sacrificed for the whole": (comparison(slice_gain=-0.3), {}, "largest_slice_loss:hotel"),
+    "a secret memorised": (comparison(), {"canaries": CanaryReport(4, 10, 1)}, "canaries"),
+    "the end of the turn lost": (comparison(), {"safety": RUNS_ON}, "largest_format_loss"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "measured", "rule"),
+    [pytest.param(*case, id=name) for name, case in SABOTAGED.items()],
+)
+def test_a_sabotaged_model_is_stopped(
+    found: Comparison, measured: dict[str, Any], rule: str
+) -> None:
+    assert [one.rule for one in judge(GateSettings(), found, **measured).failed] == [rule]

@@ -15,6 +15,7 @@ from tests.train.test_recipes import attempts
 from train.recipes import steps_per_epoch
 from train.recipes.settings import RECIPES, Recipe, shipped_recipe
 from train.runs.plan import LADDER, Plan, RecipePlan, plan_training
+from train.substrate.manifest import SubstrateManifest
 from trajectory.documents.document import merge
 from trajectory.step import ToolCall, ToolResult
 
@@ -76,9 +77,8 @@ def test_stale_substrate_can_feed_nothing(tmp_path: Path) -> None:
     assert (found.pick, found.stale) == (None, 64)
 
 
-def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> None:
-    lake = lake_of(tmp_path / "lake", *attempts(64))
-    manifest = build(lake, tmp_path / "out", purposes=PURPOSES)
+def record_made(lake: Lake, manifest: SubstrateManifest) -> None:
+    """Write down that ``sft`` as shipped made shop@0001 of a substrate."""
     now = datetime.now(UTC)
     run = {
         "run_id": "r1",
@@ -93,17 +93,28 @@ def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> Non
         "metrics": '{"tokens_per_second": 100.0}',
         "manifest": json.dumps({"recipe": shipped_recipe("sft").model_dump(mode="json")}),
     }
+    lake.append_rows("runs", [run])
+
+
+def record_status(lake: Lake, version: str, status: str) -> None:
+    """Write down what a version of shop is from now on."""
     model = {
         "name": "shop",
-        "version": "0001",
-        "recorded_at": now,
-        "run_id": "r1",
-        "path": "models/shop/0001",
-        "status": "refused",
+        "version": version,
+        "recorded_at": datetime.now(UTC),
+        "run_id": "r1" if version == "0001" else "r0",
+        "path": f"models/shop/{version}",
+        "status": status,
         "gate": "{}",
     }
-    lake.append_rows("runs", [run])
     lake.append_rows("models", [model])
+
+
+def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts(64))
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES)
+    record_made(lake, manifest)
+    record_status(lake, "0001", "refused")
     found = plan_training(lake, manifest)
     assert found.pick == "awr"
     cost = of(found, "sft").cost
@@ -112,6 +123,44 @@ def test_recipe_that_the_gate_refused_is_not_picked_again(tmp_path: Path) -> Non
     document = merge(shipped_recipe("sft").model_dump(mode="json"), changed)
     again = plan_training(lake, manifest, recipes=[Recipe.model_validate(document)])
     assert again.pick == "sft", "a changed document deserves another try"
+
+
+def test_what_another_model_learned_does_not_count(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts(64))
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES)
+    record_made(lake, manifest)
+    record_status(lake, "0001", "refused")
+    for model, made, obstacles in (("shop", None, 1), ("other", None, 0)):
+        line = of(plan_training(lake, manifest, model=model), "sft")
+        assert (line.made, len(line.obstacles)) == (made, obstacles)
+    record_status(lake, "0001", "candidate")
+    for asked, made in (("shop", "shop@0001"), (None, "shop@0001"), ("other", None)):
+        assert of(plan_training(lake, manifest, model=asked), "sft").made == made
+
+
+@pytest.mark.parametrize(
+    ("later", "awaits"),
+    [
+        ([], True),
+        ([("0002", "candidate"), ("0003", "refused")], True),
+        ([("0001", "live")], False),
+        ([("0001", "canary"), ("0001", "candidate")], False),
+        ([("0002", "live")], False),
+        ([("0000", "live")], False),
+    ],
+    ids=["alone", "others came", "it serves", "it was tried", "another serves", "rolled back"],
+)
+def test_a_candidate_awaits_promotion_until_it_or_another_is_put_to_use(
+    later: list[tuple[str, str]], awaits: bool, tmp_path: Path
+) -> None:
+    lake = lake_of(tmp_path / "lake", *attempts(64))
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES)
+    record_status(lake, "0000", "live")
+    record_made(lake, manifest)
+    for version, status in [("0001", "candidate"), *later]:
+        record_status(lake, version, status)
+    found = of(plan_training(lake, manifest), "sft")
+    assert (found.made, found.awaits_promotion) == ("shop@0001", awaits)
 
 
 def test_tasks_whose_calls_nobody_answered_cannot_be_tried_live(tmp_path: Path) -> None:

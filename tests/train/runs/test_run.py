@@ -205,6 +205,33 @@ def test_an_erasure_waits_until_the_model_that_it_has_to_name_is_registered(
     assert registry.free is False
 
 
+class _Withdrawn(ModelRegistry):
+    """A registry in whose installation somebody withdraws consent while a model is trained."""
+
+    def look(self, name: str) -> int:
+        assert isinstance(self._source, Lake)
+        withdraw(self._source, "b2:subject-1")
+        return super().look(name)
+
+
+def test_what_was_learned_from_data_withdrawn_meanwhile_goes_at_once(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    places = RunFolders(tmp_path / "runs", _Withdrawn(tmp_path / "models", source=lake))
+    with pytest.raises(StaleSubstrateError):
+        run_training(
+            lake,
+            recipe=recipe(training={"maximum_steps": 1, "save_steps": 1}),
+            substrate=substrate,
+            base=tiny_model,
+            name="shop",
+            places=places,
+        )
+    assert [*places.runs.glob("*/metrics.jsonl")]
+    assert not [*places.runs.rglob("*.safetensors")]
+    assert places.registry.names() == []
+
+
 def test_empty_run_says_why(
     lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
 ) -> None:

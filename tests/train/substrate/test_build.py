@@ -57,6 +57,31 @@ def test_rebuilt_substrate_is_the_same_to_the_byte(tmp_path: Path) -> None:
         assert path.read_bytes() == (second.path / path.name).read_bytes(), path.name
 
 
+def test_a_build_that_was_killed_while_it_registered_is_ended_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n) for n in range(4)))
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "append_rows", _until_the_substrate(Lake.append_rows))
+        with pytest.raises(KeyboardInterrupt):
+            build(lake, tmp_path / "out")
+    build(lake, tmp_path / "out")
+    items = lake.query(
+        "SELECT count(*) AS n, count(DISTINCT step_id) AS steps FROM substrate_items"
+    )
+    assert items.to_pylist() == [{"n": 8, "steps": 8}]
+    assert lake.query("SELECT items FROM substrates").to_pylist() == [{"items": 4}]
+
+
+def _until_the_substrate(append: Any) -> Any:
+    def or_die(lake: Lake, table: str, rows: Any) -> int:
+        if table == "substrates":
+            raise KeyboardInterrupt
+        return int(append(lake, table, rows))
+
+    return or_die
+
+
 def test_registering_twice_leaves_one_row(tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", Session(1), Session(2))
     manifest = build(lake, tmp_path / "a")

@@ -64,6 +64,24 @@ def test_a_folder_that_is_no_repository_is_no_new_form() -> None:
     assert form(f"{PROMPT}\n{advice}".format(**FIRST)) != form(PROMPT.format(**FIRST))
 
 
+@pytest.mark.parametrize(
+    ("told", "redacted"),
+    [
+        ("gitStatus: This", "<PERSON_0c1f42de31daf095>: This"),
+        (
+            "Your session is ab6286cd3672d6ae12b8.",
+            "Your session is f0bd0<NAME_0c1f42de31daf095>12b8.",
+        ),
+    ],
+    ids=["the label of git's state", "a part of an id"],
+)
+def test_what_redaction_takes_for_a_name_is_no_new_form(told: str, redacted: str) -> None:
+    prompt = f"Your session is ab6286cd3672d6ae12b8.\n{PROMPT}"
+    other = prompt.replace(told, redacted, 1)
+    assert other != prompt
+    assert form(other.format(**OTHER)) == form(prompt.format(**FIRST))
+
+
 def test_a_whole_new_rendering_is_no_new_form() -> None:
     assert form(PROMPT.format(**FIRST)) == form(PROMPT.format(**OTHER))
 

@@ -1,58 +1,18 @@
-"""The embedded names model, and what happens when a model that policy asks for is not there."""
+"""Names models that policy asks for: loaded, asked once, and what happens when one is not there."""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from governance.detect.finding import Finding, Unit
-from governance.detect.names.model import EMBEDDED, NamesModel, segments
+from governance.detect.finding import Unit
+from governance.detect.names.model import NamesModel, segments
 from governance.detect.names.readers import Labelled
 from governance.detect.normalized_text import view_of
+from governance.detect.offline_imports import load
 from governance.redact.encoded_text import encoded_in
 from tests.governance.redaction_support import SCOPE, made
 from trajectory.errors import ConfigurationError
-
-
-@cache
-def model() -> NamesModel:
-    return NamesModel.load("embedded", frozenset({"PERSON", "LOCATION", "ORGANIZATION"}))
-
-
-def found(text: str, known: list[Finding] | None = None) -> set[tuple[str, str]]:
-    (findings,) = model().find([Unit(view_of(text))], [known or []])
-    return {(f.entity, text[f.start : f.end]) for f in findings}
-
-
-def test_people_and_places_in_plain_text() -> None:
-    text = "Brenda Thistlewood moved from Lisbon to Nairobi last spring."
-    assert found(text) >= {
-        ("PERSON", "Brenda Thistlewood"),
-        ("LOCATION", "Lisbon"),
-        ("LOCATION", "Nairobi"),
-    }
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The Quick Start explains Installation and Configuration.",
-        "class HTTPServer(BaseServer):\n    def Get(self): return Result(Ok)",
-        '{"tool": "get_quote", "item": "Lamp", "quantity": 3}',
-        "",
-    ],
-)
-def test_code_and_headings_name_nobody(text: str) -> None:
-    assert not {entity for entity, _ in found(text)} & {"PERSON"}
-
-
-def test_what_is_explained_is_not_asked_about() -> None:
-    text = "we met Brenda Thistlewood in Lisbon"
-    assert found(text)
-    assert not found(
-        text, [Finding("PERSON", 7, 25, 0.8, "rule"), Finding("X", 29, 35, 0.8, "rule")]
-    )
 
 
 @pytest.mark.parametrize("length", [0, 1, 319, 320, 321, 5000])
@@ -84,8 +44,18 @@ def test_a_missing_model_stops_the_start() -> None:
         made(names={"model": "en_no_such_pipeline"})
 
 
-def test_a_pipeline_of_the_users_own_is_loaded_by_its_folder() -> None:
-    redactor = made(names={"model": str(EMBEDDED)}, entities={"LOCATION": "drop"})
+def test_a_pipeline_of_the_users_own_is_loaded_by_its_folder(tmp_path: Path) -> None:
+    spacy = load("spacy")
+    nlp = spacy.blank("en")
+    ner = nlp.add_pipe("ner")
+    ner.add_label("GPE")
+    doc = nlp.make_doc("Her sister lives in Nairobi now.")
+    example = spacy.training.Example.from_dict(doc, {"entities": [(20, 27, "GPE")]})
+    optimizer = nlp.initialize(lambda: [example])
+    for _ in range(30):
+        nlp.update([example], sgd=optimizer)
+    nlp.to_disk(tmp_path)
+    redactor = made(names={"model": str(tmp_path)}, entities={"LOCATION": "drop"})
     clean = redactor.redact_text("Her sister lives in Nairobi now.", scope=SCOPE).text
     assert clean == "Her sister lives in <LOCATION> now."
 
@@ -97,12 +67,6 @@ def test_a_name_that_says_something_as_base64_by_chance_is_a_name(name: str) -> 
     (found,) = encoded_in(name)
     assert found.text is not None
     assert made(names={"model": "embedded"}).redact_text(name, scope=SCOPE).text != name
-
-
-def test_the_embedded_model_is_small_and_attributed() -> None:
-    files = [path for path in Path(EMBEDDED).rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 6_000_000
-    assert (EMBEDDED.parent / "ATTRIBUTION.md").is_file()
 
 
 def test_a_missing_library_stops_the_start() -> None:

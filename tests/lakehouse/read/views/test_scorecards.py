@@ -131,7 +131,18 @@ def mean(values: Sequence[float]) -> Figure:
     if error == 0.0:  # SciPy knows no such distribution
         return len(values), center, center, center
     low, high = scipy.stats.norm.interval(0.95, loc=center, scale=error)
-    return len(values), center, float(low), float(high)
+    return len(values), center, max(float(low), 0.0), float(high)
+
+
+def bounded_mean(values: Sequence[float]) -> Figure:
+    """Return the mean of values between 0 and 1 with the shares that Wilson's score test does not reject."""
+    if not values:
+        return 0, None, None, None
+    n, center = len(values), math.fsum(values) / len(values)
+    # (share - center)² = Z² share (1 - share) / n
+    bounds = np.roots([1 + Z**2 / n, -2 * center - Z**2 / n, center**2])
+    low, high = sorted(np.clip(bounds.real, 0.0, 1.0))
+    return n, center, float(low), float(high)
 
 
 def quantile(values: Sequence[float], p: float) -> Figure:
@@ -198,7 +209,7 @@ def expected(cases: list[Case]) -> dict[str, Figure]:
         if len(some) > 1
     ]
     all_pass = {
-        f"all_pass_{k}": mean([
+        f"all_pass_{k}": bounded_mean([
             math.comb(int(sum(some)), k) / math.comb(len(some), k)
             for some in tasks.values()
             if len(some) >= k
@@ -223,7 +234,7 @@ def expected(cases: list[Case]) -> dict[str, Figure]:
         "latency": mean([case.latency for case in cases]),
         "accuracy": share([case.success == 1.0 for case in judged]),
         "security": share([case.security == 1.0 for case in cases if case.security is not None]),
-        "stability": mean(agreement),
+        "stability": bounded_mean(agreement),
         "recovery": share([case.success == 1.0 for case in judged if case.failed_tool]),
         "steps_spread": spread(by_task(cases, lambda case: float(case.decisions))),
         "cost_spread": spread(by_task(cases, lambda case: case.cost)),
@@ -297,7 +308,7 @@ def expected_calibration(cases: list[Case]) -> dict[str, Figure]:
     }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(9))
 @pytest.mark.parametrize(
     ("view", "cards", "reference"),
     [("scorecards", CARDS, expected), ("calibration", CALIBRATION, expected_calibration)],
@@ -309,7 +320,9 @@ def test_each_figure_equals_its_reference(
     reference: Callable[[list[Case]], dict[str, Figure]],
 ) -> None:
     draw = random.Random(seed)  # noqa: S311 (no secret)
-    cases = [Case(number, draw) for number in range(draw.choice([1, 2, 5, 40, 150]))]
+    # Of so many, both bounds of the hundredth dearest are known.
+    count = 900 if seed == 8 else draw.choice([1, 2, 5, 40, 150])
+    cases = [Case(number, draw) for number in range(count)]
     made = [case.rows() for case in cases]
     session = bound(
         steps=[step for steps, _, _ in made for step in steps],

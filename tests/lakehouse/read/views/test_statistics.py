@@ -16,6 +16,7 @@ import pytest
 from lakehouse.read.session import Session
 from tests.lakehouse import make
 from tests.lakehouse.credit.worlds import bound
+from tests.lakehouse.read.views.test_scorecards import bounded_mean
 from trajectory.step import Signal, Step, ToolCall, ToolResult
 
 PRICE = {"m@1": (3.0, 1.0, 15.0), "m@2": (2.0, None, 10.0)}
@@ -211,14 +212,26 @@ def test_passes_are_the_share_of_draws_of_k_attempts(session: Session, runs: lis
     assert {key: (row["pass_at_k"], row["pass_hat_k"]) for key, row in found.items()} == {
         key: pytest.approx(value, abs=1e-9) for key, value in expected.items()
     }
-    means = session.query("SELECT * FROM pass_rates WHERE dimension = 'tenant'").to_pylist()
-    for row in means:
-        some = [
-            value for key, value in expected.items() if key[0] == "tenant" and key[3] == row["k"]
-        ]
+    rates = session.query("SELECT * FROM pass_rates").to_pylist()
+    assert {(r["dimension"], r["value"], r["k"]) for r in rates} == {
+        (dimension, value, k) for dimension, value, _, k in expected
+    }
+    for row in rates:
+        one = (row["dimension"], row["value"], row["k"])
+        some = [value for key, value in expected.items() if (*key[:2], key[3]) == one]
         assert row["tasks"] == len(some)
-        assert row["pass_at_k"] == pytest.approx(statistics.fmean(v for v, _ in some))
-        assert row["pass_hat_k"] == pytest.approx(statistics.fmean(v for _, v in some))
+        for at, name in enumerate(("pass_at_k", "pass_hat_k")):
+            wanted = bounded_mean([values[at] for values in some])[1:]
+            said = tuple(row[f"{name}{part}"] for part in ("", "_low", "_high"))
+            assert said == pytest.approx(wanted, abs=1e-9)
+
+
+def test_two_tasks_that_always_passed_are_no_certainty() -> None:
+    steps = [replace(make.step(f"t{n}", 0), group_id=f"g{n}") for n in range(2)]
+    session = bound(steps=steps, signals=[make.signal(f"t{n}", 1.0) for n in range(2)])
+    (row,) = session.query("SELECT * FROM pass_rates WHERE dimension = 'tenant'").to_pylist()
+    assert (row["tasks"], row["pass_hat_k"], row["pass_hat_k_high"]) == (2, 1.0, 1.0)
+    assert row["pass_hat_k_low"] == pytest.approx(0.3424, abs=1e-4)
 
 
 def test_tool_errors_by_tool_and_class(session: Session, runs: list[Run]) -> None:

@@ -1,0 +1,297 @@
+"""Plants values in requests that pass a gateway with pseudonymisation, and looks at both of its ends.
+
+    python -m benchmarks.inline [--quick] [--seed N]
+
+The provider records what it gets, and says all of it again, whole or in pieces of seven characters. The
+last line is one JSON object: ``planted, reached_provider, restored_share, surrogates_left,
+added_p50_ms_1k, added_p50_ms_32k, sse_gap_ratio``. Values that redaction at rest does not find either are
+counted apart, as ``unknown_to_detectors``. Times compare two routes of one gateway, in turn.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.planting import Secret, planted
+from benchmarks.words import everyday_text
+from governance.identifiers import Namer
+from governance.policy import load_bundle
+from governance.redact import RedactionScope, redactor_of
+from governance.redact.trajectory import TrajectoryRedaction
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.echo import echo
+from tests.support.inline import inline_setup
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, stream
+from trajectory.canonical import canonical_json
+from trajectory.dialects.registry import read_exchange
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    HttpRequest,
+    SpoolPosition,
+)
+from trajectory.surrogate import FORM
+
+_PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
+_EACH = 4
+"""Values in one request: system prompt, question, tool definition, a tool's arguments and result."""
+_KEY = b"k" * 32
+
+
+def request_of(path: str, some: list[Secret], *, streamed: bool) -> dict[str, Any]:
+    """Return a request's body with four values in it."""
+    system, asked, described, found = some
+    said, result = json.dumps({found.key: found.value}), json.dumps({"found": [found.sentence]})
+    tool = {"name": "look_up", "description": described.sentence}
+    body: dict[str, Any] = {"model": "m", "stream": streamed}
+    schema = {"type": "object", "properties": {}}
+    if path.endswith("completions"):
+        call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": said}}
+        body["tools"] = [{"type": "function", "function": {**tool, "parameters": schema}}]
+        body["messages"] = [
+            {"role": "system", "content": system.sentence},
+            {"role": "user", "content": asked.sentence},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": result},
+            {"role": "user", "content": "And now?"},
+        ]
+    elif path.endswith("messages"):
+        used = {"type": "tool_use", "id": "c1", "name": "look_up", "input": json.loads(said)}
+        told = {"type": "tool_result", "tool_use_id": "c1", "content": result}
+        body |= {"max_tokens": 9, "system": system.sentence}
+        body["tools"] = [{**tool, "input_schema": schema}]
+        body["messages"] = [
+            {"role": "user", "content": asked.sentence},
+            {"role": "assistant", "content": [used]},
+            {"role": "user", "content": [told, {"type": "text", "text": "And now?"}]},
+        ]
+    else:
+        call = {"type": "function_call", "call_id": "c1", "name": "look_up", "arguments": said}
+        body |= {"instructions": system.sentence, "tools": [{"type": "function", **tool}]}
+        body["input"] = [
+            {"role": "user", "content": [{"type": "input_text", "text": asked.sentence}]},
+            call,
+            {"type": "function_call_output", "call_id": "c1", "output": result},
+            {"role": "user", "content": "And now?"},
+        ]
+    return body
+
+
+def everything(value: Any) -> str:
+    """Return all texts of a request's body, one after the other."""
+    if isinstance(value, dict):
+        return " ".join(everything(one) for one in value.values())
+    if isinstance(value, list):
+        return " ".join(map(everything, value))
+    return value if isinstance(value, str) else ""
+
+
+def _text_of(path: str, body: bytes, *, streamed: bool) -> str:
+    """Return the text of an answer as its client reads it."""
+    lines = [body]
+    if streamed:
+        lines = [line[6:] for line in body.split(b"\n") if line.startswith(b"data: {")]
+    values = map(json.loads, lines)
+    return "".join(piece for value in values for piece in _pieces(path, value))
+
+
+def _pieces(path: str, value: dict[str, Any]) -> Iterator[str]:
+    if path.endswith("completions"):
+        for choice in value["choices"]:
+            yield choice.get("delta", choice.get("message")).get("content") or ""
+    elif path.endswith("messages"):
+        if value["type"] == "message":
+            yield "".join(one["text"] for one in value["content"] if one["type"] == "text")
+        elif value["type"] == "content_block_delta" and value["delta"]["type"] == "text_delta":
+            yield value["delta"]["text"]
+    elif "output" in value:
+        yield value["output"][0]["content"][0]["text"]
+    elif value["type"] == "response.output_text.delta":
+        yield value["delta"]
+
+
+class AtRest:
+    """What redaction at rest leaves of a request."""
+
+    def __init__(self) -> None:
+        self._redactor = redactor_of(load_bundle(), pseudonym_key=_KEY)
+
+    def leaves(self, path: str, body: bytes, values: list[str]) -> list[str]:
+        """Return those of the values that are still there."""
+        now = datetime.now(UTC)
+        exchange = Exchange(
+            exchange_id="0" * 32,
+            client=ClientIdentity("acme", "app", "test", "key"),
+            route="model",
+            mode="base_url",
+            upstream="http://localhost:1",
+            started_at=now,
+            first_byte_at=None,
+            ended_at=now,
+            request=HttpRequest("POST", path, "", (("content-type", "application/json"),), body),
+            response=None,
+            outcome=ExchangeOutcome.COMPLETE,
+            position=SpoolPosition("w", 0, 0),
+        )
+        call = read_exchange(exchange)
+        redaction = TrajectoryRedaction(
+            self._redactor, Namer(_KEY), RedactionScope(tenant_id="acme", trajectory_id="t")
+        )
+        redaction.prepare([call])
+        clean = redaction.clean(call, frozenset())
+        left = " ".join(
+            [one.parts for one in clean.context]
+            + [canonical_json(clean.fields.tools).decode("utf-8", "replace")]
+        )
+        return [value for value in values if _within(value, left)]
+
+
+def _within(value: str, text: str) -> bool:
+    """Tell whether a value stands in a text, as it is or as JSON in JSON writes it."""
+    forms, form = [value], value
+    for _ in range(3):
+        form = json.dumps(form, ensure_ascii=False)[1:-1]
+        forms.append(form)
+    return any(form in text for form in forms)
+
+
+def leaks(client: httpx.Client, upstream: Upstream, seed: int, count: int) -> dict[str, Any]:
+    """Send values in every dialect, whole and streamed."""
+    secrets = (secret for secret, _, _ in planted(seed, 10**9))
+    at_rest: AtRest | None = None
+    planted_so_far = number = reached = unknown = restored = left = 0
+    while planted_so_far < count:
+        some = [next(secrets) for _ in range(_EACH)]
+        path, streamed = _PATHS[number % 3], bool(number // 3 % 2)
+        body = request_of(path, some, streamed=streamed)
+        answer = client.post(f"/model{path}", json=body)
+        if answer.status_code != 200:
+            raise RuntimeError(f"the gateway answered {answer.status_code}")
+        sent = upstream.seen.pop().body.decode()
+        through = [one.value for one in some if _within(one.value, sent)]
+        if through:
+            at_rest = at_rest or AtRest()
+            also = at_rest.leaves(path, json.dumps(body).encode(), through)
+            unknown += len(also)
+            reached += len(through) - len(also)
+        text = _text_of(path, answer.content, streamed=streamed)
+        restored += text == f"You said: {everything(body)}!"
+        left += len(FORM.findall(answer.text))
+        number += 1
+        planted_so_far += _EACH
+    return {
+        "planted": planted_so_far,
+        "reached_provider": reached,
+        "unknown_to_detectors": unknown,
+        "restored_share": round(restored / number, 4),
+        "surrogates_left": left,
+    }
+
+
+def _conversation(size: int, person: Secret) -> list[dict[str, str]]:
+    """Return messages of about so many bytes, of everyday words and one person."""
+    said: list[dict[str, str]] = [{"role": "user", "content": person.sentence}]
+    draw = random.Random(f"inline/{size}")  # noqa: S311 - reproducible, not secret
+    while len(json.dumps(said)) < size:
+        role = "assistant" if len(said) % 2 else "user"
+        said.append({"role": role, "content": everyday_text(draw, min(80, size // 12))})
+    return said
+
+
+def added(client: httpx.Client, size: int, person: Secret, rounds: int) -> float:
+    """Return what a warm conversation's next call waits longer, in milliseconds at the median."""
+    times: dict[str, list[float]] = {"model": [], "plain": []}
+    messages = _conversation(size, person)
+    for number in range(rounds + 3):
+        for route, taken in times.items():
+            said = [*messages, {"role": "user", "content": f"And number {number}?"}]
+            body = json.dumps({"model": "m", "messages": said}).encode()
+            began = time.perf_counter()
+            client.post(
+                f"/{route}/v1/chat/completions",
+                content=body,
+                headers={"content-type": "application/json", "x-headrace-session": str(size)},
+            )
+            if number >= 3:
+                taken.append(time.perf_counter() - began)
+    medians = {route: statistics.median(taken) for route, taken in times.items()}
+    return round((medians["model"] - medians["plain"]) * 1000, 2)
+
+
+def gap_ratio(client: httpx.Client, person: Secret, rounds: int) -> float:
+    """Return the 99th percentile of a stream's gaps, over that without surrogates."""
+    gaps: dict[str, list[float]] = {"model": [], "plain": []}
+    body = {"model": "m", "stream": True, "pace": True}
+    body["messages"] = [{"role": "user", "content": person.sentence}]
+    for _ in range(rounds):
+        for route, found in gaps.items():
+            with client.stream("POST", f"/{route}/v1/chat/completions", json=body) as answer:
+                last = None
+                for _ in answer.iter_raw():
+                    now = time.perf_counter()
+                    if last is not None:
+                        found.append(now - last)
+                    last = now
+    worst = {route: statistics.quantiles(found, n=100)[98] for route, found in gaps.items()}
+    return round(worst["model"] / worst["plain"], 2)
+
+
+def _answer(request: ReceivedRequest) -> Reply:
+    body = json.loads(request.body)
+    if not body.get("pace"):
+        # Tools are not called: what they may have is no matter here.
+        without = replace(request, body=json.dumps({**body, "tools": []}).encode())
+        return echo(without, lambda _: everything(body))
+    text = body["messages"][0]["content"] * 20
+    pieces = [text[at : at + 5] for at in range(0, len(text), 5)][:150]
+    events = [
+        {
+            "id": "c",
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": {"content": one}}],
+        }
+        for one in pieces
+    ]
+    return stream([f"data: {json.dumps(event)}\n\n".encode() for event in events], pause=0.01)
+
+
+def measured(folder: Path, seed: int, count: int, rounds: int) -> dict[str, Any]:
+    """Run a gateway and return the figures."""
+    setup = inline_setup(folder / "policy", routes=["model"], budget_ms=60_000)
+    person = next(one for one, _, _ in planted(seed, 10**6) if one.kind == "email")
+    with Upstream(_answer) as upstream:
+        routes = [{"name": name, "upstream": upstream.url} for name in ("model", "plain")]
+        with GatewayProcess(folder, {"routes": routes}, inline=setup) as gateway:
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            with httpx.Client(base_url=gateway.url, headers=headers, timeout=120) as client:
+                found = leaks(client, upstream, seed, count)
+                found["added_p50_ms_1k"] = added(client, 1_000, person, rounds)
+                found["added_p50_ms_32k"] = added(client, 32_000, person, rounds)
+                found["sse_gap_ratio"] = gap_ratio(client, person, max(6, rounds // 20))
+    return found
+
+
+def main() -> None:
+    """Read the options, measure, print one JSON object as the last line."""
+    parser = argparse.ArgumentParser(prog="make bench-inline", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="end within 50 seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    count, rounds = (600, 40) if options.quick else (10_575, 300)
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(measured(Path(folder), options.seed, count, rounds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,622 @@
+"""The ladder: carries candidates rung by rung to every session, and takes back what does harm.
+
+One file for each trial, replaced as a whole, says what shall be so; every step first makes the registry's
+pointer say it too, and then looks. So a process may die at any moment: the next step goes on there.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from evolve import arms
+from evolve.arms import ArmSource, Thresholds, TrialSubject
+from evolve.decisions import DecisionBook
+from evolve.detectors import Counted, e_process
+from evolve.policy import Ladder, Rung
+from evolve.trial import SUCCESS, ArmComparison, Arms, TrialVerdict, judge, look, margin_of
+from train.errors import GateRefusedError, StaleSubstrateError
+from train.registry.artifacts import ArtifactRegistry
+from train.registry.pointer import TRIALS, Pointer, Trial, read_pointer
+from train.registry.registry import AuditHook, Registry
+from trajectory.canonical import canonical_json
+from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
+from trajectory.files import locked, make_folders, read_file, replace_file
+
+type Surface = Literal["model", "artifact"]
+type TrialOutcome = Literal[
+    "live", "harm", "drop", "max_days", "refused", "rejected", "ended", "overtaken"
+]
+"""live: it stayed to the end of its watch; harm and drop: rolled back; overtaken: somebody else changed
+what serves."""
+SHADOW = "shadow"
+"""The comparison of a shadow: calls, not sessions, for nobody judges its answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRoute:
+    """A route that a change touches."""
+
+    name: str
+    shadow: float
+    """Share of its calls that are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialState:
+    """A trial as its file has it."""
+
+    trial_id: str
+    kind: Surface
+    name: str
+    version: str
+    control: str
+    """The version that was live when it began; empty where an artefact is tried against none."""
+    routes: tuple[str, ...]
+    decision: str | None
+    ladder: Ladder
+    begun_at: datetime
+    rung: Rung
+    moved_at: datetime
+    """When it came to this rung."""
+    entered: bool = False
+    """Whether the registry's pointer says so too."""
+    asks: Rung | None = None
+    """The rung that a person must approve."""
+    approved: tuple[Rung, ...] = ()
+    seen_until: datetime | None = None
+    """Sessions that were silent before were counted."""
+    looked_at: datetime | None = None
+    """When it was last carried on."""
+    lasted_seconds: float = 0.0
+    """How long it has been on this rung, as far as the clock can be believed."""
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    comparisons: Mapping[str, ArmComparison] = field(default_factory=dict)
+    outcome: TrialOutcome | None = None
+    reasons: tuple[str, ...] = ()
+    ended_at: datetime | None = None
+    tenant: str | None = None
+    """Whose calls an artefact is for; None for everybody's."""
+    closed: bool = False
+    """Whether nothing is left to be done about how it ended."""
+
+    @property
+    def label(self) -> str:
+        """``name@version``."""
+        return f"{self.name}@{self.version}"
+
+
+class TrialFiles:
+    """The trials of an installation: one file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def all(self) -> list[TrialState]:
+        """Return every trial, oldest first.
+
+        Raises:
+            ConfigurationError: a file holds something else.
+        """
+        found, failed = self.readable()
+        if failed:
+            raise failed[0]
+        return found
+
+    def readable(self) -> tuple[list[TrialState], list[HeadraceError]]:
+        """Return every trial that can be read, oldest first, and why the others cannot."""
+        found: list[TrialState] = []
+        failed: list[HeadraceError] = []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                found.append(_read(path))
+            except ConfigurationError as error:
+                failed.append(error)
+        return sorted(found, key=lambda one: (one.begun_at, one.trial_id)), failed
+
+    def get(self, asked: str) -> TrialState:
+        """Return a trial by its id, or the newest of ``name@version`` or of a name.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        found = [one for one in self.all() if asked in (one.trial_id, one.label, one.name)]
+        if not found:
+            raise ConfigurationError(f"there is no trial {asked!r} (`headrace trial list`)")
+        return found[-1]
+
+    def write(self, state: TrialState) -> None:
+        """Replace a trial's file; it is on disk when this returns."""
+        value = asdict(state) | {"ladder": state.ladder.model_dump(mode="json")}
+        value |= {name: value[name] and value[name].isoformat() for name in _TIMES}
+        replace_file(self._folder / f"{state.trial_id}.json", canonical_json(value))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Change trials while no other process does."""
+        make_folders(self._folder, 0o700)
+        with locked(self._folder / "lock", wait=True):
+            yield
+
+    def next_id(self, kind: Surface, name: str, version: str) -> str:
+        """Return an id that no trial has."""
+        wanted, number = f"{kind}.{name}.{version}", 1
+        while (self._folder / f"{wanted}.json").exists():
+            number += 1
+            wanted = f"{kind}.{name}.{version}.{number}"
+        return wanted
+
+
+_TIMES = ("begun_at", "moved_at", "seen_until", "looked_at", "ended_at")
+_GAP = timedelta(days=1)
+"""No more than this counts between two looks: a machine was off, or its clock leapt."""
+
+
+def _read(path: Path) -> TrialState:
+    try:
+        value = json.loads(read_file(path))
+        for name in _TIMES:
+            value[name] = value[name] and datetime.fromisoformat(value[name])
+        for name in ("routes", "approved", "reasons"):
+            value[name] = tuple(value[name])
+        value["ladder"] = Ladder.model_validate(value["ladder"])
+        value["thresholds"] = Thresholds(**value["thresholds"])
+        value["comparisons"] = {
+            name: ArmComparison(
+                Arms(*(Counted(*each) for each in one["arms"])),
+                tuple(one["harm"]),
+                tuple(one["no_worse"]),
+            )
+            for name, one in value["comparisons"].items()
+        }
+        return TrialState(**value)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ConfigurationError(
+            f"{path}: cannot be read as a trial ({type(error).__name__}); restore it, or remove it "
+            "and end the canary by hand (`headrace train end-trial`)"
+        ) from None
+
+
+def has_open(folder: Path) -> bool:
+    """Tell whether a trial is under way in a folder, or a file of one cannot be read."""
+    try:
+        return any(not one.closed for one in TrialFiles(folder).all())
+    except ConfigurationError:
+        return True
+
+
+class TrialRunner:
+    """Begins trials and carries them on."""
+
+    def __init__(
+        self,
+        files: TrialFiles,
+        registries: Mapping[Surface, tuple[Path, Registry[Any]]],
+        source: ArmSource,
+        audit: AuditHook,
+        *,
+        actor: str,
+        routes: Callable[[Surface, str], Sequence[TrialRoute]],
+        decisions: DecisionBook | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Put a runner together.
+
+        Args:
+            files: the trials.
+            registries: by kind its folder and itself.
+            source: the lake.
+            audit: told of each move before it counts.
+            actor: who moves.
+            routes: the routes that a model or an artefact is on.
+            decisions: told what became of a candidate's decision.
+            clock: what time it is.
+        """
+        self._files = files
+        self._registries = registries
+        self._source = source
+        self._audit = audit
+        self._actor = actor
+        self._routes = routes
+        self._decisions = decisions
+        self._clock = clock
+
+    def begin(
+        self, kind: Surface, name: str, version: str, ladder: Ladder, *, decision: str | None = None
+    ) -> TrialState:
+        """Put a candidate on the ladder's first rung; :meth:`step` carries it on.
+
+        Raises:
+            ConfigurationError: nothing serves yet, this version does, a change is on trial on one of its
+                routes, or there is no such decision.
+        """
+        candidate = self._registry(kind).get(name, version)
+        if decision is not None and self._decisions is not None:
+            decision = self._decisions.get(decision).decision.decision_id
+        with self._files.alone():
+            pointer = self._pointer(kind, name)
+            if pointer is None and self._registry(kind).may_be_absent:
+                pointer = Pointer("", "", None)
+            if pointer is None:
+                raise ConfigurationError(
+                    f"no version of {name!r} serves, so {candidate.label} has no control; "
+                    "promote one first"
+                )
+            if pointer.version == version:
+                raise ConfigurationError(f"{candidate.label} serves already")
+            routes = tuple(route.name for route in self._routes(kind, name))
+            self._require_free(kind, name, routes)
+            now = self._clock()
+            state = TrialState(
+                self._files.next_id(kind, name, version), kind, name, version, pointer.version,
+                routes, decision, ladder, now, ladder.rungs[0], now, asks=ladder.rungs[0] if ladder.rungs[0] in ladder.ask else None,
+                tenant=candidate.manifest.get("tenant") if kind == "artifact" else None,
+            )  # fmt: skip
+            return self._save("begun", state)
+
+    def _require_free(self, kind: Surface, name: str, routes: Sequence[str]) -> None:
+        """Refuse a second change on a route: nobody could tell which one did what."""
+        for one in self._files.all():
+            mine = (one.kind, one.name) == (kind, name)
+            if one.outcome is None and (mine or {*one.routes} & {*routes}):
+                shared = ", ".join(sorted({*one.routes} & {*routes})) or name
+                raise ConfigurationError(
+                    f"{one.label} is on trial on {shared}, and one change is tried at a time: wait, "
+                    f"or `headrace trial end {one.trial_id}`"
+                )
+        for other, (folder, _) in self._registries.items():
+            for home in sorted(folder.glob("*/live.json")):
+                pointer = read_pointer(home.parent)
+                beside = {each.name for each in self._routes(other, home.parent.name)}
+                mine = (other, home.parent.name) == (kind, name)
+                if pointer is not None and pointer.trials and (mine or beside & {*routes}):
+                    raise ConfigurationError(
+                        f"a version of {home.parent.name!r} is on trial there already; end that "
+                        "trial first (`end-trial`)"
+                    )
+
+    def step(self) -> list[TrialState]:
+        """Carry every trial on as far as it goes now; return those that moved.
+
+        Raises:
+            HeadraceError: one cannot be carried on now; it stays as it is, and the others went on.
+        """
+        moved = []
+        with self._files.alone():
+            states, failed = self._files.readable()
+            for state in states:
+                try:
+                    after = self._carry(state)
+                except HeadraceError as error:
+                    failed.append(error)
+                    continue
+                if (after.rung, after.outcome, after.asks) != (
+                    state.rung,
+                    state.outcome,
+                    state.asks,
+                ):
+                    moved.append(after)
+        if failed:
+            raise failed[0]
+        return moved
+
+    def approve(self, asked: str, *, reason: str | None = None) -> TrialState:
+        """Let a trial go to the rung that it asks for.
+
+        Raises:
+            ConfigurationError: it asks for none.
+        """
+        with self._files.alone():
+            state = self._files.get(asked)
+            if state.asks is None or state.outcome is not None:
+                raise ConfigurationError(f"{state.label} asks for nothing (`headrace trial show`)")
+            approved = replace(
+                state, approved=(*state.approved, state.asks), asks=None, reasons=_said(reason)
+            )
+            return self._carry(self._save("approved", approved))
+
+    def end(
+        self,
+        asked: str,
+        *,
+        reason: str | None = None,
+        outcome: Literal["ended", "rejected"] = "ended",
+    ) -> TrialState:
+        """End a trial; what was live before it stays, and what is live by now stays too.
+
+        Raises:
+            ConfigurationError: it is over.
+        """
+        with self._files.alone():
+            state = self._files.get(asked)
+            if state.outcome is not None:
+                raise ConfigurationError(f"the trial of {state.label} is over: {state.outcome}")
+            return self._carry(self._over(state, outcome, _said(reason)))
+
+    def _carry(self, state: TrialState) -> TrialState:
+        """Take a trial as far as it goes now."""
+        now = self._clock()
+        if state.outcome is None:
+            state = _at(state, now)
+            self._files.write(state)
+        while (after := self._once(state, now)) != state:
+            state = after
+        return state
+
+    def _once(self, state: TrialState, now: datetime) -> TrialState:
+        """Do one thing; return the state unchanged where nothing is to be done now."""
+        if state.outcome is not None:
+            return state if state.closed else self._close(state)
+        if state.asks == state.rung:
+            return state
+        try:
+            if not state.entered:
+                if (other := self._preceded(state)) is not None:
+                    return self._over(state, "overtaken", (other,))
+                return self._enter(state)
+        except (GateRefusedError, StaleSubstrateError) as error:
+            return self._over(state, "refused", (str(error),))
+        if (other := self._overtaken(state)) is not None:
+            return self._over(state, "overtaken", (other,))
+        if (unfit := self._unfit(state)) is not None:
+            return self._over(state, "refused", (unfit,))
+        after, verdict = self._looked(state, now)
+        if verdict.outcome == "roll back":
+            return self._over(after, "drop" if state.rung == "live" else "harm", verdict.reasons)
+        if verdict.outcome == "promote":
+            return self._climb(after, verdict)
+        if verdict.outcome == "end":
+            return self._over(
+                after, "live" if state.rung == "live" else "max_days", verdict.reasons
+            )
+        if after != state:
+            self._files.write(after)
+        return after
+
+    def _enter(self, state: TrialState) -> TrialState:
+        """Make the pointer say what the trial's file says, unless it did so before somebody died."""
+        registry, pointer = self._registry(state.kind), self._pointer(state.kind, state.name)
+        name, version, rung = state.name, state.version, state.rung
+        why = f"trial {state.trial_id}"
+        done = pointer is not None and (
+            pointer.version == version
+            if rung == "live"
+            else pointer.trials.get(_trial(rung)) == version
+        )
+        if rung == "live":
+            if not done and not self._was_promoted(state):
+                registry.promote(name, version, actor=self._actor)
+            self._tell_decision("approve", state, f"{state.label} went live by {why}")
+        elif rung in ("shadow", "canary") and not done:
+            share = state.ladder.canary if rung == "canary" else None
+            registry.try_out(name, version, _trial(rung), actor=self._actor, share=share)
+        entered = replace(state, entered=True)
+        self._files.write(entered)
+        return entered
+
+    def _was_promoted(self, state: TrialState) -> bool:
+        """Tell whether it was promoted before: somebody may have rolled it back since."""
+        moved = state.moved_at.isoformat()
+        return any(
+            entry.served and entry.version == state.version and entry.at >= moved
+            for entry in self._registry(state.kind).history(state.name)
+        )
+
+    def _preceded(self, state: TrialState) -> str | None:
+        """Say what somebody promoted after a rung was written down and before it is entered."""
+        pointer = self._pointer(state.kind, state.name)
+        awaited = (state.control, state.version) if state.rung == "live" else (state.control,)
+        if pointer is None or pointer.version in awaited:
+            return None
+        return f"{state.name}@{pointer.version} serves, and {state.name}@{state.control} should"
+
+    def _overtaken(self, state: TrialState) -> str | None:
+        """Say what somebody else changed, so that this trial is about nothing any more."""
+        pointer = self._pointer(state.kind, state.name)
+        serves = state.version if state.rung == "live" else state.control
+        if pointer is None and not serves:
+            return None
+        if pointer is None or pointer.version != serves:
+            now = "nothing" if pointer is None else f"{state.name}@{pointer.version}"
+            return f"{now} serves, and {state.name}@{serves} should"
+        if state.rung in ("shadow", "canary") and (
+            pointer.trials.get(_trial(state.rung)) != state.version
+        ):
+            return f"{state.label} is no {state.rung} any more"
+        return None
+
+    def _looked(self, state: TrialState, now: datetime) -> tuple[TrialState, TrialVerdict]:
+        """Look once, by the rung."""
+        match state.rung:
+            case "canary":
+                return self._canary(state, now)
+            case "shadow":
+                return self._shadow(state, now)
+            case "live":
+                return state, self._watch(state, now)
+        return state, TrialVerdict("promote", (f"passed {state.rung}",))
+
+    def _unfit(self, state: TrialState) -> str | None:
+        """Say why a candidate does not pass replay or gate; both were done when it was made."""
+        if state.rung not in ("replay", "gate"):
+            return None
+        told = self._registry(state.kind).get(state.name, state.version).manifest
+        if state.rung == "replay" and state.kind == "model" and not told.get("evaluation"):
+            return (
+                f"{state.label} was never evaluated on held-out tasks, which the rung replay asks for; "
+                "train it with an evaluation, or leave the rung out"
+            )
+        if state.rung == "gate" and told.get("gate_passed") is False:
+            return f"{state.label} did not pass its gate"
+        return None
+
+    def _canary(self, state: TrialState, now: datetime) -> tuple[TrialState, TrialVerdict]:
+        ladder, since = state.ladder, state.seen_until or state.moved_at
+        until = now - timedelta(minutes=ladder.settle_minutes)
+        subject, limits = _subject(state), state.thresholds
+        if until > since:
+            if limits == Thresholds():
+                limits = arms.thresholds(self._source, subject, since)
+            found = arms.sessions_between(
+                self._source, subject, ladder, limits, state.moved_at, since, until
+            )
+            if any(one.sessions for one in found.values()):
+                known = {
+                    name: look(
+                        state.comparisons.get(name, ArmComparison()), one, margin_of(ladder, name)
+                    )
+                    for name, one in found.items()
+                }
+                state = replace(state, thresholds=limits, comparisons=known, seen_until=until)
+        shown = state.comparisons or dict.fromkeys(arms.names(ladder), ArmComparison())
+        verdict = judge(ladder, shown, _lasted(state))
+        if verdict.outcome == "go on" and "live" in ladder.ask and "live" in state.approved:
+            verdict = TrialVerdict("promote", ("approved",))
+        return state, verdict
+
+    def _shadow(self, state: TrialState, now: datetime) -> tuple[TrialState, TrialVerdict]:
+        if not any(route.shadow for route in self._routes(state.kind, state.name)):
+            return state, TrialVerdict("promote", ("no route copies calls",))
+        ladder, since = state.ladder, state.seen_until or state.moved_at
+        until = now - timedelta(minutes=ladder.settle_minutes)
+        known = state.comparisons.get(SHADOW, ArmComparison())
+        if until > since:
+            found = arms.calls_between(self._source, _subject(state), since, until)
+            if found.sessions:
+                known = look(known, found, ladder.guard_margin)
+                state = replace(state, comparisons={SHADOW: known}, seen_until=until)
+        verdict = judge(ladder, {SHADOW: known}, _lasted(state))
+        copies = known.arms.candidate.sessions
+        if verdict.outcome != "roll back" and copies >= ladder.shadow_calls:
+            return state, TrialVerdict("promote", (f"{copies} copied calls",))
+        if verdict.outcome == "promote":
+            return state, TrialVerdict(
+                "go on", (f"{copies} of {ladder.shadow_calls} copied calls",)
+            )
+        return state, verdict
+
+    def _watch(self, state: TrialState, now: datetime) -> TrialVerdict:
+        """Compare the days since it went live with the control of its canary."""
+        ladder = state.ladder
+        until = now - timedelta(minutes=ladder.settle_minutes)
+        control = state.comparisons.get(SUCCESS, ArmComparison()).arms.control
+        days = arms.lived(self._source, _subject(state), state.moved_at, until)
+        if days and control.sessions:
+            half = Counted(control.sessions // 2, control.events // 2)
+            rest = Counted(control.sessions - half.sessions, control.events - half.events)
+            log_e = e_process((half, rest, *days), 2, len(days) + 2, ladder.margin)
+            if log_e >= math.log(ladder.watch_days / ladder.false_rollbacks):
+                bad, all_of = sum(day.events for day in days), sum(day.sessions for day in days)
+                return TrialVerdict("roll back", (
+                    f"since it went live {bad} of {all_of} sessions went wrong, control "
+                    f"{control.events} of {control.sessions}",
+                ))  # fmt: skip
+        if _lasted(state) >= timedelta(days=ladder.watch_days):
+            return TrialVerdict("end", (f"no drop in {ladder.watch_days} days",))
+        return TrialVerdict("go on", (f"watched for {ladder.watch_days} days",))
+
+    def _climb(self, state: TrialState, verdict: TrialVerdict) -> TrialState:
+        """Go to the next rung, or ask for it."""
+        rungs = state.ladder.rungs
+        rung = rungs[rungs.index(state.rung) + 1]
+        if rung in state.ladder.ask and rung not in state.approved:
+            if state.asks is None:
+                return self._save("asked", replace(state, asks=rung, reasons=verdict.reasons))
+            self._files.write(state)
+            return state
+        kept = state.comparisons if rung == "live" else {}
+        moved = replace(
+            state, rung=rung, moved_at=self._clock(), entered=False, asks=None, seen_until=None,
+            lasted_seconds=0.0, comparisons=kept, reasons=verdict.reasons,
+        )  # fmt: skip
+        return self._save("moved", moved)
+
+    def _over(
+        self, state: TrialState, outcome: TrialOutcome, reasons: tuple[str, ...]
+    ) -> TrialState:
+        ended = replace(state, outcome=outcome, reasons=reasons, ended_at=self._clock(), asks=None)
+        return self._save("ended", ended)
+
+    def _close(self, state: TrialState) -> TrialState:
+        """Take off the pointer what an ended trial left there; done again it changes nothing."""
+        registry, pointer = self._registry(state.kind), self._pointer(state.kind, state.name)
+        why = f"trial {state.trial_id}: {state.outcome}"
+        for trial in TRIALS:
+            if pointer is not None and pointer.trials.get(trial) == state.version:
+                registry.end_trial(state.name, trial, actor=self._actor, reason=why)
+        reasons = state.reasons
+        if state.outcome == "drop" and pointer is not None and pointer.version == state.version:
+            try:
+                if not state.control and isinstance(registry, ArtifactRegistry):
+                    registry.withdraw(state.name, actor=self._actor, reason=why)
+                else:
+                    registry.rollback(state.name, actor=self._actor, reason=why)
+            except RetryableError:
+                return state
+            except HeadraceError as error:  # nothing else may serve: a person must know
+                reasons = (*reasons, str(error))
+        if state.rung != "live" or not state.entered:
+            self._tell_decision("reject", state, why)
+        closed = replace(state, closed=True, reasons=reasons)
+        self._files.write(closed)
+        return closed
+
+    def _tell_decision(
+        self, what: Literal["approve", "reject"], state: TrialState, why: str
+    ) -> None:
+        """Settle the decision that the candidate follows; one that a person settled stays so."""
+        if state.decision is None or self._decisions is None:
+            return
+        with suppress(ConfigurationError):
+            getattr(self._decisions, what)(state.decision, reason=why)
+
+    def _save(self, action: str, state: TrialState) -> TrialState:
+        """Audit a move, then write it: from then on it holds."""
+        detail = {
+            "actor": self._actor, "rung": state.rung, "outcome": state.outcome, "asks": state.asks,
+            "reasons": list(state.reasons),
+        }  # fmt: skip
+        self._audit(f"trial.{action}", state.trial_id, detail)
+        self._files.write(state)
+        return state
+
+    def _registry(self, kind: Surface) -> Registry[Any]:
+        return self._registries[kind][1]
+
+    def _pointer(self, kind: Surface, name: str) -> Pointer | None:
+        return read_pointer(self._registries[kind][0] / name)
+
+
+def _at(state: TrialState, now: datetime) -> TrialState:
+    """Return a trial with the time that has passed since the last look.
+
+    What was noted by a clock that was set back since lies ahead of it, and counts as now.
+    """
+    passed = now - (state.looked_at or state.moved_at)
+    if passed < timedelta(0):
+        seen = None if state.seen_until is None else min(state.seen_until, now)
+        return replace(state, looked_at=now, moved_at=min(state.moved_at, now), seen_until=seen)
+    lasted = state.lasted_seconds + min(passed, _GAP).total_seconds()
+    return replace(state, looked_at=now, lasted_seconds=lasted)
+
+
+def _lasted(state: TrialState) -> timedelta:
+    return timedelta(seconds=state.lasted_seconds)
+
+
+def _subject(state: TrialState) -> TrialSubject:
+    control = f"{state.name}@{state.control}"
+    return TrialSubject(state.kind, state.label, control, state.routes, state.tenant)
+
+
+def _trial(rung: Rung) -> Trial:
+    """Return how the registry calls what a rung puts beside the live version."""
+    return "shadow" if rung == "shadow" else "canary"
+
+
+def _said(reason: str | None) -> tuple[str, ...]:
+    return () if reason is None else (reason,)

@@ -1,0 +1,1 @@
+"""Proposers: candidates of artefacts, drawn from what agents did; the same sessions give the same ones."""

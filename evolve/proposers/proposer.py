@@ -1,0 +1,65 @@
+"""What a proposer is given and gives back.
+
+Proposers are pure functions over sessions; those of other packages are entry points of the group
+``headrace.proposers``. What they propose passes the same inspection as any artefact.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from train.inspection.evidence import AgentSession, AgentSetup
+from trajectory.artifact import ArtifactSurface
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalBounds:
+    """What is asked of proposers."""
+
+    people: int = 2
+    """Different people in whose sessions something must show; a session of nobody known counts as one."""
+    tool: str | None = None
+    """Only what concerns this tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactDraft:
+    """A candidate without its tenant and its proposer."""
+
+    name: str
+    """Ends the artefact's name."""
+    description: str
+    content: dict[str, Any]
+    """One of ``memory``, ``skill``, ``harness``, ``tools``, as the document has it."""
+    evidence: tuple[str, ...] = ()
+    """Ids of steps; facts name their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantEvidence:
+    """What a proposer reads of one tenant."""
+
+    sessions: Sequence[AgentSession]
+    """Eligible ones, the newest first."""
+    setup: AgentSetup
+    """System prompts and definitions of tools."""
+
+
+class Proposer(Protocol):
+    """Draws candidates of one kind."""
+
+    @property
+    def name(self) -> str:
+        """Stands in the artefact."""
+
+    @property
+    def surface(self) -> ArtifactSurface:
+        """What it proposes."""
+
+    def propose(self, evidence: TenantEvidence, bounds: ProposalBounds) -> Iterable[ArtifactDraft]:
+        """Return candidates; the same evidence gives the same ones."""
+
+
+def people_of(sessions: Iterable[AgentSession]) -> int:
+    """Return how many people sessions concern."""
+    return len({(sorted(one.people) or [one.trajectory_id])[0] for one in sessions})

@@ -1,0 +1,124 @@
+"""Redaction on the wire: surrogates in a request's body, before its provider sees it.
+
+It finds what redaction at rest would find, by the same policy and detectors. What differs: each
+value, as it is written, gets a surrogate from which the gateway restores it.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+from governance.detect.questions import LONGEST_ANSWER, key_of_answer
+from governance.policy.redaction import RedactionSpec
+from governance.redact.json_text import encoded, literals
+from governance.redact.numbers import BareNumbers
+from governance.redact.places import AnswerKey
+from governance.redact.redactor import Redactor
+from governance.redact.report import RedactionError, RedactionScope
+from governance.redact.segments import Path, Visitor, rewritten_text
+from governance.redact.substitution import StandIn, Substitution
+from trajectory.surrogate import PseudonymisedText, surrogate
+
+type Place = Callable[[Path, str, str], Path | None]
+"""Takes a literal's key path in the body, its kind and what it says; returns the path that detectors are
+told, None where the literal belongs to the protocol and stays."""
+
+_QUESTION = 200
+"""So many characters at the end of a message may ask for something."""
+
+
+class WireRedactor(Redactor):
+    """Puts surrogates into requests by one policy. Not for several threads at once."""
+
+    def pseudonymise(
+        self, body: str, place: Place, said: Sequence[tuple[Path, str]], *, tenant: str, key: bytes
+    ) -> PseudonymisedText:
+        """Return a JSON body with surrogates for all that is found; all else stays byte for byte.
+
+        Args:
+            body: valid JSON.
+            place: tells what belongs to the protocol.
+            said: the conversation's texts in order, each with its place in the body.
+            tenant: whose request it is.
+            key: the key of its scope.
+
+        Raises:
+            RedactionError: a detector failed or time ran out; the body must not be sent.
+        """
+        scope = RedactionScope(tenant_id=tenant, trajectory_id="")
+        answers = _answers(said)
+
+        def walk(text: str, visitor: Visitor) -> str:
+            pieces: list[str] = []
+            at = 0
+            for start, end, path, kind, value in literals(text):
+                where = place(path, kind, value)
+                if where is None:
+                    continue
+                if kind == "key":
+                    where = (*where[:-1], "*")
+                elif path in answers:
+                    where = (*where[:-1], answers[path])
+                old = new = text[start:end]
+                if kind == "number":
+                    number = visitor.number(value, where)
+                    new = old if number is None else str(number)
+                else:
+                    told = rewritten_text(value, where, visitor)
+                    if told != value:
+                        new = encoded(told, like=old)
+                if new != old:
+                    pieces += (text[at:start], new)
+                    at = end
+            return "".join((*pieces, text[at:])) if pieces else text
+
+        surrogates = _SurrogateSubstitution(self, scope, key)
+        ((told, report),), _ = self._redact([body], scope, walk, surrogates)
+        return PseudonymisedText(
+            told, surrogates.issued, frozenset(surrogates.numbers), tuple(report.subjects)
+        )
+
+
+class _SurrogateSubstitution(Substitution):
+    """Decides as redaction at rest does, and gives each value a surrogate."""
+
+    def __init__(self, redactor: WireRedactor, scope: RedactionScope, key: bytes) -> None:
+        super().__init__(redactor._spec, redactor._pseudonyms, redactor._marks, scope)
+        self._key = key
+        self.issued: dict[str, str] = {}
+        self.numbers: set[str] = set()
+
+    def _issue(self, entity: str, written: str) -> str:
+        name = surrogate(self._key, entity, written)
+        if self.issued.setdefault(name, written) != written:
+            raise RedactionError("two values of a request would have one surrogate")
+        return name
+
+    def _stand_in(self, entity: str, value: str, written: str = "") -> StandIn:
+        return self._issue(entity, written or value), self._subjects(entity, value)
+
+    def _for_digits(self, entity: str, written: str) -> str:
+        return self._issue(entity, written)
+
+    def of_number(self, entity: str, written: str, numbers: BareNumbers) -> str:  # noqa: ARG002
+        """Return a string in the number's place: no number could be told from another one."""
+        name = self._issue(entity, written)
+        self.numbers.add(name)
+        return f'"{name}"'
+
+
+def _answers(said: Sequence[tuple[Path, str]]) -> dict[Path, str]:
+    """Return what short texts answer, by their places: what the one before asks for."""
+    out: dict[Path, str] = {}
+    question = ""
+    for path, text in said:
+        if question and len(text) <= LONGEST_ANSWER:
+            key = key_of_answer(question, text)
+            if key is not None:
+                out[path] = AnswerKey(key)
+        question = text[-_QUESTION:]
+    return out
+
+
+def wire_spec(spec: RedactionSpec, entities: Collection[str]) -> RedactionSpec:
+    """Return a policy's ``spec`` that looks for these entity types alone."""
+    others = tuple(name for name in spec.operators() if name not in entities)
+    return spec.model_copy(update={"disabled": (*spec.disabled, *others)})

@@ -1,0 +1,121 @@
+"""``headrace console``: Headrace in a browser."""
+
+import ipaddress
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.app.context import AppContext
+from headrace.app.installation import Address
+from headrace.app.log import log, start_log
+from headrace.app.output import note
+from headrace.app.settings import ConsoleSettings
+from headrace.cli.common import user_name
+from trajectory.errors import ConfigurationError, WorkError
+
+if TYPE_CHECKING:
+    from headrace.console.page import Console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(name="console")(console)
+
+
+def console(
+    context: typer.Context,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link", help="Only print a link that signs in once to the console that runs already."
+        ),
+    ] = False,
+) -> None:
+    """Open the console, Headrace in a browser, until Ctrl-C or SIGTERM.
+
+    It prints a link that signs you in once, within an hour. Where it listens, and who may do what
+    behind a proxy that signs people in, are the settings console.*.
+    """
+    from headrace.console.page import Console
+    from headrace.console.sessions import SessionStore
+    from headrace.console.users import TrustedProxies, local_user
+    from headrace.services.sql_server import sql_service
+
+    running = AppContext.of(context)
+    home = running.home.create()
+    settings = running.settings.console
+    sessions = SessionStore(
+        home.sessions,
+        idle_seconds=60 * settings.idle_minutes,
+        longest_seconds=3600 * settings.session_hours,
+    )
+
+    def sign_in_link() -> str:
+        token = sessions.issue_token(local_user(user_name()))
+        return f"http://{Address('127.0.0.1', settings.port).for_clients}/sign-in?token={token}"
+
+    if link:
+        typer.echo(sign_in_link())
+        return
+    _refuse_open_console(settings)
+    start_log()
+    service = sql_service(running.settings, home, running.secrets, running.lake)
+    opened = Console(running, service, sessions, TrustedProxies(settings))
+    try:
+        _serve(opened, settings, sign_in_link if sys.stderr.isatty() else None)
+    finally:
+        opened.close()
+
+
+def _serve(
+    opened: "Console", settings: ConsoleSettings, sign_in_link: Callable[[], str] | None
+) -> None:
+    """Answer until a signal; a token is printed for a person alone, in no log."""
+    from headrace.console.app import application
+    from trajectory.http_server import HttpServer
+
+    over = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        over.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    try:
+        server = HttpServer(application(opened), host=settings.host, port=settings.port)
+    except OSError as error:
+        raise WorkError(
+            f"the console cannot listen at {settings.host}:{settings.port}: {error.strerror}; set "
+            "another console.port"
+        ) from error
+    with server:
+        log(
+            f"console     {settings.url or f'http://{Address(settings.host, server.port).for_clients}'}"
+        )
+        if sign_in_link is None:
+            log("sign in:    headrace console --link")
+        else:
+            note(f"sign in once: {sign_in_link()}")
+        over.wait()
+
+
+def _refuse_open_console(settings: ConsoleSettings) -> None:
+    """Refuse to listen beyond this machine in clear, with nobody to sign people in.
+
+    Raises:
+        ConfigurationError: a setting is missing.
+    """
+    try:
+        is_local = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        is_local = False
+    if not is_local and not (settings.url and settings.proxies):
+        raise ConfigurationError(
+            f"console.host {settings.host} is beyond this machine, and the console speaks no TLS: put a "
+            "proxy in front that does and signs people in, and set console.url and console.proxies"
+        )

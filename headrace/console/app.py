@@ -1,0 +1,261 @@
+"""The console's application: signs people in, lets them see the pages of their roles, and nothing else.
+
+A page that is in ``PAGES`` has a route, its JSON twin another one. Who is not signed in sees the page
+to sign in; who has no role for a page is refused before its data are read.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from headrace.app.output import jsonable
+from headrace.console.guard import Guard, RateLimit
+from headrace.console.html import render
+from headrace.console.page import Console, Page, PageRequest
+from headrace.console.pages import PAGES
+from headrace.console.users import User
+from lakehouse.sandbox.deadline import QueryTimeoutError
+from proxy.keys import ALL_TENANTS
+from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
+from trajectory.http_server import BodyTooLongError, read_body
+
+COOKIE = "__Host-headrace"
+_LONGEST_FORM = 256 * 1024
+_JSON = "application/json"
+
+type _Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def application(console: Console) -> Guard:
+    """Return the console as an ASGI application."""
+    return Guard(_Application(console).starlette, url=console.running.settings.console.url)
+
+
+class _Application:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._sign_ins = RateLimit(10, 60)
+        self._requests = RateLimit(300, 60)
+        routes: list[Route | Mount] = [
+            Route("/", _to_home),
+            Route("/sign-in", self._sign_in_page, methods=["GET"]),
+            Route("/sign-in", self._sign_in, methods=["POST"]),
+            Route("/sign-out", self._sign_out, methods=["POST"]),
+            Mount("/static", StaticFiles(packages=[("headrace.console", "static")])),
+        ]
+        for page in PAGES:
+            methods = ["GET", "POST"] if page.takes_form else ["GET"]
+            routes.append(Route(f"{page.path}.json", self._twin_of(page), methods=methods))
+            routes.append(Route(page.path, self._page(page), methods=methods))
+        self.starlette = Starlette(
+            routes=routes,
+            exception_handlers={
+                HTTPException: self._failed,
+                HeadraceError: self._failed,
+                Exception: self._failed,
+            },
+        )
+
+    def _page(self, page: Page) -> _Endpoint:
+        async def endpoint(request: Request) -> Response:
+            asked, data = await self._asked(page, request)
+            return self._html(page.template, request, asked.user, data=data, page=page, asked=asked)
+
+        return endpoint
+
+    def _twin_of(self, page: Page) -> _Endpoint:
+        async def endpoint(request: Request) -> Response:
+            _, data = await self._asked(page, request)
+            return _json(data)
+
+        return endpoint
+
+    async def _asked(self, page: Page, request: Request) -> tuple[PageRequest, Any]:
+        """Return who asks for a page, and its data.
+
+        Raises:
+            HTTPException: nobody is signed in, who is may not see it, or asks too often.
+        """
+        user = await run_in_threadpool(self._user, request)
+        if user is None:
+            raise HTTPException(401, "Sign in first.")
+        if not self._requests.allows(user.name):
+            raise HTTPException(429, "Too many requests in a minute; wait a little.")
+        asked = PageRequest(
+            console=self._console,
+            user=user,
+            tenant=_tenant(page, user, request.query_params.get("tenant")),
+            query=dict(request.query_params),
+            path=dict(request.path_params),
+            form=await _form(request) if request.method == "POST" else None,
+        )
+        return asked, await run_in_threadpool(_data, page, asked)
+
+    def _user(self, request: Request) -> User | None:
+        console = self._console
+        found = console.proxies.user(_address(request), request.headers)
+        if found is not None:
+            return found
+        session = request.cookies.get(COOKIE)
+        return None if session is None else console.sessions.user_of(session)
+
+    async def _sign_in_page(self, request: Request) -> Response:
+        query = request.query_params
+        return self._html(
+            "sign_in.html", request, None, token=query.get("token", ""), next=_next(query), error=""
+        )
+
+    async def _sign_in(self, request: Request) -> Response:
+        form = await _form(request)
+        if not self._sign_ins.allows(_address(request)):
+            raise HTTPException(429, "Too many attempts to sign in; wait a minute.")
+        console = self._console
+        user = await run_in_threadpool(console.sessions.redeem, form.get("token", "").strip())
+        name = "-" if user is None else user.name
+        action = "console.refused" if user is None else "console.signed_in"
+        await run_in_threadpool(
+            lambda: console.running.audit.append(
+                actor=name, action=action, subject="console", detail={"by": "token"}
+            )
+        )
+        if user is None:
+            error = "This token was used, has ended, or is none. `headrace console --link` prints another."
+            return self._html(
+                "sign_in.html", request, None, 403, token="", next=_next(form), error=error
+            )
+        session = await run_in_threadpool(console.sessions.begin, user)
+        answer = RedirectResponse(_next(form), status_code=303)
+        hours = console.running.settings.console.session_hours
+        answer.set_cookie(
+            COOKIE, session, max_age=int(hours * 3600), path="/", secure=True, httponly=True,
+            samesite="lax",
+        )  # fmt: skip
+        return answer
+
+    async def _sign_out(self, request: Request) -> Response:
+        session = request.cookies.get(COOKIE)
+        if session is not None:
+            await run_in_threadpool(self._console.sessions.end, session)
+        answer = RedirectResponse("/sign-in", status_code=303)
+        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        return answer
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        status, text = _said(error)
+        wants_json = request.url.path.endswith(".json")
+        if wants_json:
+            return _json({"error": {"status": status, "message": text}}, status)
+        if status == HTTPStatus.UNAUTHORIZED:
+            place = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(f"/sign-in?{urlencode({'next': place})}", status_code=303)
+        user = await run_in_threadpool(self._user, request)
+        title = HTTPStatus(status).phrase
+        return self._html("error.html", request, user, status, title=title, text=text)
+
+    def _html(
+        self, template: str, request: Request, user: User | None, status: int = 200, **values: Any
+    ) -> Response:
+        """Return a page; its navigation names what the user may see."""
+        listed = [
+            page for page in PAGES if page.is_listed and user is not None and _tenants(page, user)
+        ]
+        tenant = request.query_params.get("tenant")
+        text = render(
+            template,
+            user=user,
+            listed=listed,
+            here=request.url.path,
+            query=dict(request.query_params),
+            chosen_tenant=tenant,
+            **{"page": None, "asked": None, **values},
+        )
+        return Response(text, status_code=status, media_type="text/html")
+
+
+async def _to_home(_request: Request) -> Response:
+    return RedirectResponse("/home", status_code=303)
+
+
+def _data(page: Page, asked: PageRequest) -> Any:
+    """Return a page's data as JSON has them; the audit knows of it before content is read."""
+    if page.shows_content:
+        subject = next(iter(asked.path.values()), page.path)
+        asked.note("content.read", subject[:200], page=page.path)
+    return jsonable(page.data(asked))
+
+
+def _tenants(page: Page, user: User) -> tuple[str, ...]:
+    """Return in whose data a user may see a page."""
+    found = user.tenants(page.roles)
+    return tuple(one for one in found if one == ALL_TENANTS) if page.every_tenant else found
+
+
+def _tenant(page: Page, user: User, wanted: str | None) -> str:
+    """Return in whose data a page is shown.
+
+    Raises:
+        HTTPException: the user may see it in nobody's, or not in that one's.
+    """
+    tenants = _tenants(page, user)
+    if wanted is None or page.every_tenant:
+        chosen = next(iter(tenants), None)
+    else:
+        chosen = wanted if user.may(page.roles, wanted) else None
+    if chosen is None:
+        where = "every tenant's data" if page.every_tenant else "the data of this tenant"
+        raise HTTPException(403, f"{page.title} is for {', '.join(sorted(page.roles))} in {where}.")
+    return chosen
+
+
+async def _form(request: Request) -> dict[str, str]:
+    try:
+        body = await read_body(request, _LONGEST_FORM)
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50))
+    except BodyTooLongError:
+        raise HTTPException(413, "At most 256 KiB can be sent.") from None
+    except ValueError:
+        raise HTTPException(400, "This is no form.") from None
+
+
+def _next(values: Mapping[str, str]) -> str:
+    """Return the page of the console to go on to; no other host's."""
+    place = values.get("next", "")
+    return place if place[:1] == "/" and place[1:2].isalnum() else "/home"
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    text = json.dumps(data, ensure_ascii=False, default=str)
+    return Response(text.encode("utf-8", "replace"), status_code=status, media_type=_JSON)
+
+
+def _said(error: Exception) -> tuple[int, str]:
+    """Return an error's status, and what a person is told of it."""
+    match error:
+        case HTTPException(status_code=404):
+            return 404, "There is no such page or thing here."
+        case HTTPException():
+            return error.status_code, error.detail
+        case QueryTimeoutError():
+            return 504, str(error)
+        case ConfigurationError():
+            return 400, str(error)
+        case RetryableError():
+            return 503, str(error)
+        case HeadraceError():
+            return 500, str(error)
+    # Its text may quote content.
+    return 500, f"This is a fault of Headrace ({type(error).__name__})."

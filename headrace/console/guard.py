@@ -1,0 +1,96 @@
+"""What holds for each request before a page is asked: its host, where it comes from, how often, and the answer's headers."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_SAFE = frozenset({"GET", "HEAD"})
+_HEADERS = {
+    # No script at all: there is none to allow.
+    "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_MOST_NAMES = 10_000
+
+
+class RateLimit:
+    """Counts what each name did of late; a name that rested has its whole share again."""
+
+    def __init__(
+        self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._share = count
+        self._per_second = count / seconds
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allows(self, name: str) -> bool:
+        """Take one from a name's share; False where nothing is left of it."""
+        now = self._clock()
+        left, at = self._left.pop(name, (float(self._share), now))
+        left = min(self._share, left + (now - at) * self._per_second)
+        allowed = left >= 1
+        self._left[name] = (left - 1 if allowed else left, now)
+        if len(self._left) > _MOST_NAMES:
+            self._left.popitem(last=False)
+        return allowed
+
+
+class Guard:
+    """Stands before the whole application: a page that it does not know of has its headers too."""
+
+    def __init__(self, app: ASGIApp, *, url: str) -> None:
+        """Guard an application that browsers reach at ``url``; empty: on this machine alone."""
+        self._app = app
+        self._url = url
+        self._name = urlsplit(url).netloc.lower()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        why = self._refusal(scope["method"], Headers(scope=scope))
+        app = self._app if why is None else PlainTextResponse(why, status_code=403)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        await app(scope, receive, guarded)
+
+    def _refusal(self, method: str, headers: Headers) -> str | None:
+        host = headers.get("host", "").lower()
+        if not (host and host == self._name) and _without_port(host) not in _LOOPBACK:
+            return "The console does not answer to this name; see the setting console.url."
+        if method in _SAFE:
+            return None
+        site = headers.get("sec-fetch-site")
+        if site is None:
+            origin = headers.get("origin", "")
+            own = {self._url} if self._url else {f"http://{host}", f"https://{host}"}
+            site = "same-origin" if origin in own else "cross-site"
+        if site != "same-origin":
+            return "This was sent from another page; the console takes it from its own alone."
+        return None
+
+
+def _without_port(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,161 @@
+"""What a page of the console is: a path, who may see it, where its data come from, how they look.
+
+A page gives data; its template shows them, and its JSON twin (the path with ``.json``) is the same data.
+Reads go through the SQL service as the user who asks, so that the wall between tenants is the SQL
+server's own, and each query stands in the audit log.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from headrace.app.context import AppContext
+from headrace.console.sessions import SessionStore
+from headrace.console.users import TrustedProxies, User
+from lakehouse.sandbox.parameters import from_json, to_json
+from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlService
+from proxy.keys import ALL_TENANTS
+from trajectory.errors import ConfigurationError
+
+PAGE_ROWS = 50
+"""Rows of one page of a list."""
+_PARALLEL = 2
+"""Queries of one page at once; the SQL service gives a reader so many places (``sql_server.queries_per_key``)."""
+
+type Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Console:
+    """What all pages stand on."""
+
+    running: AppContext
+    sql: SqlService
+    sessions: SessionStore
+    proxies: TrustedProxies
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(8, "console query")
+    )
+
+    def close(self) -> None:
+        """End the queries that run."""
+        self.sql.close()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Somebody asks for a page."""
+
+    console: Console
+    user: User
+    tenant: str
+    """In whose data; ``*`` is every tenant's."""
+    query: Mapping[str, str]
+    """Parameters of the URL."""
+    path: Mapping[str, str]
+    """Parts of the path that the page names."""
+    form: Mapping[str, str] | None = None
+    """What was sent with POST."""
+
+    @property
+    def reads_every_tenant(self) -> bool:
+        """Whether data are shown that belong to no tenant alone."""
+        return self.tenant == ALL_TENANTS
+
+    def ask(self, sql: str, parameters: Any = None) -> AdmittedQuery:
+        """Let a query in; its answer must be closed."""
+        tenant = None if self.reads_every_tenant else self.tenant
+        return self.console.sql.ask(Reader(self.user.name, tenant), sql, parameters)
+
+    def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Return the rows of a query of our own, which bounds them itself."""
+        answer = self.ask(sql, parameters or None)
+        try:
+            return [row for batch in answer.batches() for row in batch.to_pylist()]
+        finally:
+            answer.close()
+
+    def together(self, *queries: tuple[str, dict[str, Any]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of several queries, which run beside each other as far as there is room."""
+        found: list[list[dict[str, Any]]] = []
+        for begin in range(0, len(queries), _PARALLEL):
+            some = [
+                self.console.threads.submit(self.rows, sql, **parameters)
+                for sql, parameters in queries[begin : begin + _PARALLEL]
+            ]
+            found += [one.result() for one in some]
+        return found
+
+    def note(self, action: str, subject: str, **detail: Any) -> None:
+        """Write into the audit log what the user did."""
+        self.console.running.audit.append(
+            actor=self.user.name,
+            action=action,
+            subject=subject,
+            detail={"tenant": self.tenant, **detail},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page and its JSON twin."""
+
+    path: str
+    title: str
+    roles: frozenset[str]
+    """Who may see it; nobody else."""
+    template: str
+    data: Callable[[PageRequest], Data]
+    shows_content: bool = False
+    """Whether it shows what people and agents said: each reading is an audit event."""
+    every_tenant: bool = False
+    """Whether it shows what belongs to no tenant: then a role in every tenant's data is needed."""
+    is_listed: bool = True
+    """Whether the navigation names it."""
+    takes_form: bool = False
+    """Whether it answers POST too; what is sent so stands in no URL."""
+
+
+def cursor_of(values: Sequence[Any]) -> str:
+    """Return the place of a row in a list as a parameter of a URL."""
+    text = json.dumps(to_json(list(values)), separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, *kinds: type) -> list[Any]:
+    """Return the values that :func:`cursor_of` wrote; nulls for the beginning of a list.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if not cursor:
+        return [None] * len(kinds)
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        values = from_json(json.loads(base64.urlsafe_b64decode(padded)))
+    except (ValueError, binascii.Error, KeyError, RecursionError, TypeError):
+        values = None
+    fits = isinstance(values, list) and len(values) == len(kinds)
+    if not fits or not all(isinstance(one, kind) for one, kind in zip(values, kinds, strict=True)):
+        raise ConfigurationError("after: no place in this list; begin again without it")
+    return list(values)
+
+
+def paged(
+    rows: list[dict[str, Any]], keys: Sequence[str], most: int = PAGE_ROWS
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the rows of one page and the place of the next, of a query that gave one row more."""
+    if len(rows) <= most:
+        return rows, None
+    last = rows[most - 1]
+    return rows[:most], cursor_of([_moment(last[key]) for key in keys])
+
+
+def _moment(value: Any) -> Any:
+    return datetime.fromisoformat(value.isoformat()) if isinstance(value, datetime) else value

@@ -1,0 +1,91 @@
+"""Home: is it healthy, what came of late, what did it cost, what waits for a person."""
+
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.app.installation import Address, addresses, gateway_config
+from headrace.console.page import Page, PageRequest
+from headrace.console.users import ROLES
+from headrace.services.lake_report import spool_lag
+from trajectory.errors import HeadraceError
+
+_DAYS = """
+SELECT CAST(started_at AS DATE) AS day, count(*) AS exchanges,
+       count(*) FILTER (disposition = 'stored') AS stored,
+       count(*) FILTER (disposition = 'quarantined') AS held
+FROM exchanges WHERE started_at >= now() - INTERVAL 14 DAY GROUP BY ALL ORDER BY day
+"""
+_NOW = """
+SELECT (SELECT max(started_at) FROM exchanges) AS newest_exchange_at,
+       (SELECT count(*) FROM quarantined WHERE status = 'held') AS held,
+       (SELECT count(*) FROM steps WHERE started_at >= now() - INTERVAL 1 DAY) AS steps_today,
+       (SELECT count(*) FROM steps WHERE started_at >= now() - INTERVAL 1 DAY
+        AND (error IS NOT NULL OR http_status >= 400)) AS failed_today
+"""
+_SPEND = """
+SELECT currency, sum(cost) FILTER (s.started_at >= now() - INTERVAL 1 DAY) AS today, sum(cost) AS week
+FROM step_costs c JOIN steps s ON s.tenant_id = c.tenant_id AND s.step_id = c.step_id
+WHERE s.started_at >= now() - INTERVAL 7 DAY AND cost IS NOT NULL GROUP BY currency ORDER BY week DESC
+"""
+_HELD = """
+SELECT reason, count(*) AS cases, min(started_at) AS oldest FROM quarantined
+WHERE status = 'held' GROUP BY reason ORDER BY cases DESC, reason LIMIT 10
+"""
+_PROPOSED = """
+SELECT decision_id, recorded_at, policy, surface, subject FROM decisions_latest
+WHERE status = 'proposed' ORDER BY recorded_at DESC, decision_id LIMIT 10
+"""
+_CANDIDATES = """
+SELECT name, version, recorded_at FROM models_latest WHERE status = 'candidate'
+ORDER BY recorded_at DESC, name, version LIMIT 10
+"""
+
+
+def _home(asked: PageRequest) -> Mapping[str, Any]:
+    queries: list[tuple[str, dict[str, Any]]] = [(_NOW, {}), (_DAYS, {}), (_SPEND, {}), (_HELD, {})]
+    if asked.reads_every_tenant:
+        queries += [(_PROPOSED, {}), (_CANDIDATES, {})]
+    (now,), days, spend, held, *more = asked.together(*queries)
+    proposed, candidates = more or ([], [])
+    newest = now["newest_exchange_at"]
+    freshness = None if newest is None else (datetime.now(UTC) - newest).total_seconds()
+    return {
+        "lake": {**now, "freshness_s": freshness},
+        "days": days,
+        "spend": spend,
+        "machine": _machine(asked) if asked.reads_every_tenant else None,
+        "waiting": {"held": held, "decisions": proposed, "candidates": candidates},
+    }
+
+
+def _machine(asked: PageRequest) -> Mapping[str, Any]:
+    """Return the state of this machine's processes, which belong to no tenant."""
+    running = asked.console.running
+    config = gateway_config(running.settings, running.home)
+    try:
+        lag = spool_lag(running.settings, running.home, running.secrets)
+        waiting: dict[str, int | str | None] = {
+            "records": lag.records,
+            "bytes": lag.bytes,
+            "error": None,
+        }
+    except (HeadraceError, OSError) as error:
+        waiting = {"records": None, "bytes": None, "error": type(error).__name__}
+    return {
+        "gateway": {name: _answers(place) for name, place in addresses(config).items()},
+        "spool": waiting,
+    }
+
+
+def _answers(place: Address) -> bool:
+    host = place.for_clients.rpartition(":")[0].strip("[]")
+    try:
+        socket.create_connection((host, place.port), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
+
+
+PAGES = (Page(path="/home", title="Home", roles=ROLES, template="home.html", data=_home),)

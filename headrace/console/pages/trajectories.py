@@ -1,0 +1,177 @@
+"""Trajectories: find them by what they are, read one as a conversation, or step by step as a tree."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from headrace.console.page import PAGE_ROWS, Page, PageRequest, paged, place_of
+from headrace.console.users import ADMIN, PRIVACY, REVIEWER, ROLES, TRAINER
+
+READERS = frozenset({REVIEWER, PRIVACY, TRAINER, ADMIN})
+"""Who may read what people and agents said."""
+_MESSAGES = 100
+"""Messages, or steps, of one page of a trajectory."""
+_OUTCOMES = {
+    "succeeded": "success",
+    "failed": "NOT success",
+    "unjudged": "success IS NULL",
+    "tool failures": "tool_failures > 0",
+    "step failures": "failed_steps > 0",
+}
+_FACETS = ("app_id", "environment", "model_served", "harness_name")
+_LISTED = """
+SELECT tenant_id, trajectory_id, app_id, environment, started_at, ended_at, steps, tool_calls,
+       tool_failures, failed_steps, input_tokens, output_tokens, model_served, harness_name,
+       harness_version, reward, success
+FROM trajectories
+WHERE {conditions}
+ORDER BY started_at DESC, trajectory_id DESC LIMIT {most}
+"""
+_COUNTED = """
+SELECT facet, value, count(*) AS trajectories FROM (
+    SELECT unnest(['app_id', 'environment', 'model_served', 'harness_name', 'tenant_id']) AS facet,
+           unnest([app_id, environment, model_served, harness_name, tenant_id]) AS value
+    FROM trajectories WHERE {conditions})
+WHERE value IS NOT NULL GROUP BY facet, value
+QUALIFY row_number() OVER (PARTITION BY facet ORDER BY trajectories DESC, value) <= 12
+ORDER BY facet, trajectories DESC, value
+"""
+_ONE = "SELECT * FROM trajectories WHERE trajectory_id = $id LIMIT 1"
+_COST = "SELECT currency, sum(cost) AS cost FROM step_costs WHERE trajectory_id = $id AND cost IS NOT NULL GROUP BY currency"
+_STEPS = """
+SELECT tenant_id, step_id, parent_step_id, step_index, branch, kind, role_in_graph, model_served,
+       started_at, latency_ms, time_to_first_token_ms, input_tokens, output_tokens, http_status,
+       error, finish_reason, retry_of, tool_calls, tool_results
+FROM steps
+WHERE trajectory_id = $id
+  AND ($at IS NULL OR (started_at, step_index, step_id) > ($at, $step_index, $step_id))
+ORDER BY started_at, step_index, step_id LIMIT {most}
+"""
+_SAID = """
+SELECT step_id, step_index, started_at, position, is_output, role, name, role_in_graph, parts
+FROM conversation
+WHERE trajectory_id = $id
+  AND ($at IS NULL OR (started_at, step_index, step_id, position) > ($at, $step_index, $step_id, $position))
+ORDER BY started_at, step_index, step_id, position LIMIT {most}
+"""
+_REWARDS = """
+SELECT name, value, label, source_kind, recorded_at FROM trajectory_rewards
+WHERE trajectory_id = $id ORDER BY name
+"""
+
+
+def _list(asked: PageRequest) -> Mapping[str, Any]:
+    conditions, parameters = _conditions(asked.query)
+    at, last = place_of(asked.query.get("after"), datetime, str)
+    after = [*conditions, "($at IS NULL OR (started_at, trajectory_id) < ($at, $last))"]
+    found, counted = asked.together(
+        (
+            _LISTED.format(conditions=" AND ".join(after), most=PAGE_ROWS + 1),
+            {**parameters, "at": at, "last": last},
+        ),
+        (_COUNTED.format(conditions=" AND ".join(conditions)), parameters),
+    )
+    rows, after_them = paged(found, ("started_at", "trajectory_id"))
+    facets: dict[str, list[dict[str, Any]]] = {name: [] for name in _FACETS}
+    if asked.reads_every_tenant:
+        facets = {"tenant": [], **facets}
+    for row in counted:
+        facet = "tenant" if row["facet"] == "tenant_id" else row["facet"]
+        if facet in facets:
+            facets[facet].append({"value": row["value"], "trajectories": row["trajectories"]})
+    return {"trajectories": rows, "facets": facets, "after": after_them, "outcomes": [*_OUTCOMES]}
+
+
+def _conditions(query: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
+    """Return what the URL asks for as SQL; each value is a parameter."""
+    conditions, parameters = ["true"], dict[str, Any]()
+    for name in _FACETS:
+        if query.get(name):
+            conditions.append(f"{name} = ${name}")
+            parameters[name] = query[name]
+    if query.get("q"):
+        conditions.append("(starts_with(trajectory_id, $q) OR session_hint = $q OR group_id = $q)")
+        parameters["q"] = query["q"].strip()
+    if query.get("outcome") in _OUTCOMES:
+        conditions.append(_OUTCOMES[query["outcome"]])
+    for name, how in (("since", ">="), ("until", "<")):
+        if query.get(name):
+            conditions.append(f"started_at {how} CAST(${name} AS TIMESTAMPTZ)")
+            parameters[name] = query[name]
+    return conditions, parameters
+
+
+def _one(asked: PageRequest) -> Mapping[str, Any]:
+    trajectory = asked.path["trajectory_id"]
+    by_steps = asked.query.get("view") == "steps"
+    kinds: tuple[type, ...] = (datetime, int, str) if by_steps else (datetime, int, str, int)
+    names = ("at", "step_index", "step_id", "position")
+    place = dict(zip(names, place_of(asked.query.get("after"), *kinds), strict=False))
+    queries: list[tuple[str, dict[str, Any]]] = [
+        (_ONE, {"id": trajectory}),
+        (
+            (_STEPS if by_steps else _SAID).format(most=_MESSAGES + 1),
+            {"id": trajectory, **place},
+        ),
+        (_COST, {"id": trajectory}),
+        (_REWARDS, {"id": trajectory}),
+    ]
+    about, rows, costs, rewards = asked.together(*queries)
+    if not about:
+        raise HTTPException(404)
+    keys = ("started_at", "step_index", "step_id", "position")[: len(kinds)]
+    shown, after = paged(rows, keys, _MESSAGES)
+    data: dict[str, Any] = {
+        "trajectory": about[0],
+        "costs": costs,
+        "rewards": rewards,
+        "after": after,
+        "view": "steps" if by_steps else "conversation",
+    }
+    if by_steps:
+        return data | {"steps": _with_depth(shown)}
+    return data | {"messages": [row | {"parts": _parts(row["parts"])} for row in shown]}
+
+
+def _parts(text: str | None) -> list[Any]:
+    try:
+        parts = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        parts = [{"type": "opaque", "content": text}]
+    return parts if isinstance(parts, list) else [parts]
+
+
+def _with_depth(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return steps with how deep each stands: one deeper where another agent, branch or role begins."""
+    of: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        parent = of.get(step["parent_step_id"] or "")
+        depth = 0
+        if parent is not None:
+            turns = any(step[name] != parent[name] for name in ("branch", "role_in_graph", "kind"))
+            depth = min(parent["depth"] + turns, 12)
+        of[step["step_id"]] = step | {"depth": depth}
+    return list(of.values())
+
+
+PAGES = (
+    Page(
+        path="/trajectories",
+        title="Trajectories",
+        roles=ROLES,
+        template="trajectories.html",
+        data=_list,
+    ),
+    Page(
+        path="/trajectories/{trajectory_id}",
+        title="Trajectory",
+        roles=READERS,
+        template="trajectory.html",
+        data=_one,
+        shows_content=True,
+        is_listed=False,
+    ),
+)

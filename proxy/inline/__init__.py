@@ -1,0 +1,1 @@
+"""Pseudonymisation on the wire: what the provider sees, and its way back."""

@@ -1,0 +1,200 @@
+"""Answers on their way back: surrogates become values again, for those who may have them.
+
+What goes to the client is restored. A tool call's arguments are restored where the tool may have
+values, or has said them itself; else the tool gets the surrogate. What restoring would make wrong
+(log probabilities of a text's tokens, places in a document) is moved with the text or taken out.
+Signed reasoning passes as it is: its signature holds for each letter.
+"""
+
+import json
+import re
+from typing import Any
+
+from proxy.inline.openai import is_client_call, tool_of
+from proxy.inline.requests import WireRequest
+from proxy.inline.restorer import IssuedSurrogates, TextRestorer
+
+ALL_TOOLS = "tool:*"
+_CALLED = frozenset({"function", "custom", "functionCall", "function_call"})
+"""Fields that hold what a call of a client's tool says."""
+_SAID = frozenset({"content", "text", "response"})
+"""Fields of the answer's text."""
+_THOUGHT = re.compile("reasoning|summary")
+RUN_BY_PROVIDER = frozenset({"server_tool_use", "mcp_tool_use"})
+"""Anthropic's blocks of tools that the provider runs itself."""
+
+
+class CallSurrogates:
+    """The surrogates of one call, and who may have what they stand for."""
+
+    def __init__(
+        self, request: WireRequest, issued: IssuedSurrogates, to: frozenset[str], told: bytes
+    ) -> None:
+        """Restore by what a route allows.
+
+        Args:
+            request: as its client wrote it.
+            issued: what its provider saw.
+            to: ``tool:NAME`` for each tool that may have values.
+            told: the request as its provider got it.
+        """
+        self._request = request
+        self._told = told
+        self._to = to
+        self._tools: dict[str, IssuedSurrogates] = {}
+        self.issued = issued
+        self.in_json = request.wants_json()
+        """The text for the client is JSON, whose strings need escapes."""
+        self.said = IssuedSurrogates(issued.values) if self.in_json else issued
+        """What this text may have: what it says in strings stays in them."""
+        self.restored = 0
+        """Values that the answer brought back."""
+        self.withheld = 0
+        """Surrogates that a tool call kept."""
+        self.unknown = 0
+        """What looked like a surrogate and was none of this call."""
+
+    def of_tool(self, name: str) -> IssuedSurrogates:
+        """Return what a tool may have."""
+        if ALL_TOOLS in self._to or f"tool:{name}" in self._to:
+            return self.issued
+        found = self._tools.get(name)
+        if found is None:
+            found = self._tools[name] = self.issued.only(self._said_by(name))
+        return found
+
+    def _said_by(self, tool: str) -> frozenset[str]:
+        """Return the surrogates that stand for what a tool said itself.
+
+        They were put there: one that the tool wrote, because a call brought it, earns nothing, and
+        digits that happen to hold somebody's PIN do not either.
+        """
+        raw = self._request.said_by(tool)
+        if not raw:
+            return frozenset()
+        told = type(self._request)(self._told).said_by(tool)
+        return frozenset(name for name in self.issued.values if told.count(name) > raw.count(name))
+
+    # Whole values.
+
+    def text(
+        self, text: str, issued: IssuedSurrogates | None = None, *, in_json: bool = False
+    ) -> str:
+        """Return a whole text restored."""
+        if "_" not in text:
+            return text
+        restorer = TextRestorer(self.issued if issued is None else issued, in_json=in_json)
+        told = restorer.feed(text) + restorer.close()
+        self.count(restorer)
+        return told
+
+    def count(self, restorer: TextRestorer) -> None:
+        """Count what a restorer did."""
+        self.restored += restorer.restored
+        self.withheld += restorer.withheld
+        self.unknown += restorer.unknown
+
+    def value(self, value: Any, issued: IssuedSurrogates | None = None) -> Any:
+        """Return a value of JSON restored: an answer, an event, or a part of one.
+
+        With ``issued`` it is what a call says: nothing in it belongs to the protocol, whatever it
+        looks like.
+        """
+        if isinstance(value, str):
+            if issued is not None and value in issued.numbers and value in issued.values:
+                return json.loads(self.text(value, issued))
+            return self.text(value, issued)
+        if isinstance(value, list):
+            return [self.value(one, issued) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if issued is not None:
+            return {self.text(key, issued): self.value(one, issued) for key, one in value.items()}
+        kind = str(value.get("type"))
+        if kind in ("thinking", "redacted_thinking") or _is_signed_detail(value):
+            return value
+        if kind.endswith("tool_use") and kind not in RUN_BY_PROVIDER:
+            told = self.value(value.get("input"), self.of_tool(str(value.get("name"))))
+            return {**value, "input": told}
+        if is_client_call(value):
+            return self._client_call(value)
+        if "arguments" in value:
+            return self._called(value, self.issued if kind.startswith("mcp_") else None)
+        is_said = self.in_json and not (_THOUGHT.search(kind) or value.get("thought"))
+        out = {
+            self.text(key): self._called(one)
+            if key in _CALLED and isinstance(one, dict)
+            else self.text(one, self.said, in_json=True)
+            if is_said and key in _SAID and isinstance(one, str)
+            else self.value(one)
+            for key, one in value.items()
+        }
+        self._right(value, out)
+        return out
+
+    def _called(
+        self, called: dict[str, Any], may: IssuedSurrogates | None = None
+    ) -> dict[str, Any]:
+        """Return what a call says, for the tool that it names or for those who ``may`` have it."""
+        may = self.of_tool(str(called.get("name"))) if may is None else may
+        out = dict(called)
+        for name, one in called.items():
+            if name == "arguments" and isinstance(one, str):
+                out[name] = self.text(one, may, in_json=True)
+            elif name not in ("id", "type", "name"):
+                out[name] = self.value(one, may)
+        return out
+
+    def _client_call(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Return an item of responses that is a call."""
+        told = self._called(item, self.of_tool(tool_of(item)))
+        return {**told, **{name: item[name] for name in ("call_id", "status") if name in item}}
+
+    def _right(self, value: dict[str, Any], out: dict[str, Any]) -> None:
+        """Move or take out what a restored text beside it would make wrong."""
+        for name in ("text", "content", "delta"):
+            text = value.get(name)
+            if isinstance(text, str) and isinstance(value.get("annotations"), list):
+                restorer = TextRestorer(self.said, in_json=self.in_json)
+                restorer.feed(text)
+                out["annotations"] = [moved(one, restorer) for one in out["annotations"]]
+            if isinstance(text, str) and out[name] != text and value.get("logprobs"):
+                out["logprobs"] = [] if isinstance(value["logprobs"], list) else None
+        message = value.get("message")
+        content = value.get("content")
+        if isinstance(content, dict) and out["content"] != content:  # Gemini's
+            for name in GEMINI_PLACES & out.keys():
+                del out[name]
+        if value.get("logprobs") and isinstance(message, dict) and out["message"] != message:
+            out["logprobs"] = None
+        if isinstance(value.get("citations"), list):
+            out["citations"] = [one for one in out["citations"] if not is_of_document(one)]
+
+
+GEMINI_PLACES = {"logprobsResult", "groundingMetadata", "citationMetadata"}
+"""What a candidate of Gemini says of tokens and bytes of its text."""
+
+
+def _is_signed_detail(value: dict[str, Any]) -> bool:
+    """Whether this is a block of reasoning with a signature, as routers pass it on."""
+    return str(value.get("type")).startswith("reasoning.") and bool(
+        value.get("signature") or value.get("data")
+    )
+
+
+def is_of_document(citation: Any) -> bool:
+    """Whether a citation says places in a document, which the provider has in another form."""
+    return isinstance(citation, dict) and "start_char_index" in citation
+
+
+def moved(annotation: Any, restorer: TextRestorer) -> Any:
+    """Return an annotation with its places where the text is now."""
+    if not isinstance(annotation, dict):
+        return annotation
+    out = {}
+    for name, one in annotation.items():
+        if name in ("start_index", "end_index") and isinstance(one, int):
+            out[name] = restorer.shifted(one)
+        else:
+            out[name] = moved(one, restorer)
+    return out

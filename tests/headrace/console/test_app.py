@@ -1,0 +1,279 @@
+"""The console: who may see which page, what is refused, and what a page makes of hostile content."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from headrace.app.context import AppContext
+from headrace.app.settings import ConsoleSettings, RoleGrant
+from headrace.console.app import COOKIE, _Application, application
+from headrace.console.page import Console
+from headrace.console.pages import PAGES
+from headrace.console.sessions import SessionStore
+from headrace.console.users import ROLES, SECRET_HEADER, TrustedProxies, User, local_user
+from headrace.services.sql_server import sql_service
+from tests.train.lakes import Session, lake_of
+
+HOST = "https://localhost"
+SAME = {"sec-fetch-site": "same-origin"}
+EVERYBODY = {"viewer", "reviewer", "operator", "privacy", "trainer", "admin"}
+MAY_SEE = {
+    "/home": EVERYBODY,
+    "/trajectories": EVERYBODY,
+    "/trajectories/{trajectory_id}": {"reviewer", "privacy", "trainer", "admin"},
+    "/models": EVERYBODY,
+    "/runs": EVERYBODY,
+    "/artefacts": EVERYBODY,
+    "/decisions": EVERYBODY,
+    "/sql": {"privacy", "trainer", "admin"},
+    "/tables": EVERYBODY,
+    "/account": EVERYBODY,
+}
+"""Which role may see which page; a route that does not stand here has no business to exist."""
+OPEN = {"/", "/sign-in", "/sign-out"}
+"""Routes for people who are not signed in."""
+EVERY_TENANT = {"/models", "/runs", "/artefacts", "/decisions"}
+"""Pages of what belongs to no tenant."""
+HOSTILE = (
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>",
+    "\"><script>alert(1)</script>", "'><script>alert(1)</script>", "</textarea><script>alert(1)</script>",
+    "</title><script>alert(1)</script>", "</pre></details><iframe src=//evil.example>",
+    "<a href=javascript:alert(1)>x</a>", "<body onload=alert(1)>", "<math><mtext></mtext><script>1</script>",
+    "<style>@import '//evil.example/x.css';</style>", "<link rel=stylesheet href=//evil.example>",
+    "<base href=//evil.example>", "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<form action=//evil.example><button>go</button></form>", "<object data=//evil.example></object>",
+    "<embed src=//evil.example>", "<video src=//evil.example onerror=alert(1)>", "<details open ontoggle=alert(1)>",
+    "<input autofocus onfocus=alert(1)>", "<marquee onstart=alert(1)>", "{{ 7*7 }}", "{% raw %}<b>", "${7*7}",
+    "<EMAIL_ADDRESS_ab12cd34><script>1</script>", "<PERSON_abc123\" onmouseover=\"alert(1)>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;", "\u202e<script>tpircs", "<scr\x00ipt>alert(1)</script>",
+    "<!--<script>alert(1)</script>-->", "<![CDATA[<script>alert(1)</script>]]>",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    home = tmp_path_factory.mktemp("home")
+    hostile = " ".join(HOSTILE)
+    lake_of(
+        home / "lake",
+        *(Session(number) for number in range(1, 4)),
+        Session(4, question=hostile, answer=f"{hostile} <EMAIL_ADDRESS_ab12cd34>"),
+        Session(5, tenant="globex", reward=0.0),
+        *(Session(number, tenant="many") for number in range(100, 155)),
+    )
+    running = AppContext(home, debug=False)
+    running.home.create()
+    service = sql_service(running.settings, running.home, running.secrets, running.lake)
+    sessions = SessionStore(running.home.sessions, idle_seconds=600, longest_seconds=3600)
+    made = Console(running, service, sessions, TrustedProxies(ConsoleSettings()))
+    yield made
+    made.close()
+
+
+def client_of(console: Console, *roles: tuple[str, str], name: str = "ida") -> TestClient:
+    """Return a browser that is signed in with these roles."""
+    client = TestClient(application(console), base_url=HOST, follow_redirects=False)
+    if roles:
+        session = console.sessions.begin(User(name, frozenset(roles)))
+        client.headers["cookie"] = f"{COOKIE}={session}"
+    return client
+
+
+def place(path: str) -> str:
+    return path.replace("{trajectory_id}", "t00001")
+
+
+def audited(console: Console) -> list[tuple[str, str, str]]:
+    return [(one.actor, one.action, one.subject) for one in console.running.audit.entries()]
+
+
+def test_each_route_stands_in_the_table(console: Console) -> None:
+    routes = _Application(console).starlette.routes
+    paths = {route.path for route in routes if isinstance(route, Route)}
+    assert paths == OPEN | set(MAY_SEE) | {f"{path}.json" for path in MAY_SEE}
+    assert {page.path for page in PAGES} == set(MAY_SEE)
+
+
+@pytest.mark.parametrize("role", sorted(ROLES))
+def test_a_role_sees_its_pages_and_no_others(console: Console, role: str) -> None:
+    for path, roles in MAY_SEE.items():
+        for tenant in ("*", "acme"):
+            if role in roles and (tenant == "*" or path not in EVERY_TENANT):
+                continue
+            client = client_of(console, (role, tenant), name=f"no-{role}-{tenant}")
+            assert client.get(place(path)).status_code == 403, (path, role, tenant)
+            assert client.get(f"{place(path)}.json").status_code == 403, (path, role, tenant)
+
+
+@pytest.mark.parametrize("path", MAY_SEE)
+def test_a_page_and_its_twin_have_the_same_data(console: Console, path: str) -> None:
+    client = client_of(console, ("admin", "*"))
+    page = client.get(place(path))
+    twin = client.get(f"{place(path)}.json")
+    assert (page.status_code, twin.status_code) == (200, 200), page.text + twin.text
+    assert page.headers["content-security-policy"].startswith(
+        "default-src 'none'; style-src 'self'"
+    )
+    assert twin.json()
+    assert "<script" not in page.text
+    assert set(re.findall(r"(?:src|href|action)=\"([^/\"#?][^\"]*)\"", page.text)) == set()
+
+
+@pytest.mark.parametrize("path", MAY_SEE)
+def test_nobody_sees_a_page_without_a_session(console: Console, path: str) -> None:
+    client = client_of(console)
+    answer = client.get(place(path))
+    assert (answer.status_code, answer.headers["location"][:9]) == (303, "/sign-in?")
+    assert client.get(f"{place(path)}.json").status_code == 401
+
+
+def test_a_tenant_has_a_wall(console: Console) -> None:
+    client = client_of(console, ("reviewer", "acme"))
+    found = client.get("/trajectories.json").json()["trajectories"]
+    assert {one["tenant_id"] for one in found} == {"acme"}
+    assert client.get("/trajectories.json?tenant=globex").status_code == 403
+    assert client.get("/trajectories.json?tenant=*").status_code == 403
+    assert client.get("/trajectories/t00005.json").status_code == 404
+    roles = (("viewer", "globex"), ("admin", "acme"))
+    mixed = client_of(console, *roles, name="mixed")
+    assert mixed.get("/trajectories/t00005?tenant=globex").status_code == 403
+
+
+def test_hostile_content_stays_text(console: Console) -> None:
+    client = client_of(console, ("reviewer", "*"))
+    for view in ("", "?view=steps"):
+        page = client.get(f"/trajectories/t00004{view}").text
+        assert not re.search(r"<(?!/?(?:html|head|meta|title|link|body|a|header|nav|ul|ol|li|form|span|button|main|h1|h2"
+                             r"|p|dl|div|dt|dd|small|details|summary|code|pre|mark|table|caption|thead|tbody|tr|th|td"
+                             r"|figure|svg|rect|figcaption|strong|!doctype)\b)", page)  # fmt: skip
+        assert "<a href=javascript" not in page
+        assert not re.search(r"<[a-z]+[^>]*\son[a-z]+=", page)
+        assert "evil.example" not in "".join(re.findall(r"<[^>]*>", page))
+    page = client.get("/trajectories/t00004").text
+    assert '<mark title="redacted">&lt;EMAIL_ADDRESS_ab12cd34&gt;</mark>' in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "\u202e" not in page
+    for text in HOSTILE:
+        shown = client.get("/trajectories", params={"q": text}).text
+        assert text not in shown or "<" not in text
+
+
+def test_a_reading_of_content_is_an_audit_event(console: Console) -> None:
+    client_of(console, ("reviewer", "acme"), name="rena").get("/trajectories/t00002")
+    assert ("rena", "content.read", "t00002") in audited(console)
+    assert ("rena", "lake.answered") in {entry[:2] for entry in audited(console)}
+
+
+def test_a_list_goes_on_where_the_page_before_ended(console: Console) -> None:
+    client = client_of(console, ("viewer", "many"))
+    first = client.get("/trajectories.json").json()
+    second = client.get("/trajectories.json", params={"after": first["after"]}).json()
+    seen = [one["trajectory_id"] for one in first["trajectories"] + second["trajectories"]]
+    assert seen == [f"t{number:05d}" for number in range(154, 99, -1)]
+    assert second["after"] is None
+    assert client.get("/trajectories.json?after=nonsense").status_code == 400
+
+
+def test_sql_answers_and_refuses_as_the_sql_server_does(console: Console) -> None:
+    client = client_of(console, ("trainer", "acme"))
+    data = client.get("/sql.json", params={"query": "select 1 as one, '<b>' as two;"}).json()
+    assert (data["columns"], data["rows"]) == (["one", "two"], [[1, "<b>"]])
+    refused = client.get("/sql", params={"query": "select * from read_csv('/etc/passwd')"})
+    assert refused.status_code == 400
+
+
+def test_a_token_signs_in_once(console: Console) -> None:
+    token = console.sessions.issue_token(local_user("root"))
+    client = client_of(console)
+    assert token in client.get(f"/sign-in?token={token}").text
+    signed = client.post("/sign-in", data={"token": token, "next": "//evil.example"}, headers=SAME)
+    assert (signed.status_code, signed.headers["location"]) == (303, "/home")
+    cookie = signed.headers["set-cookie"]
+    assert cookie.startswith("__Host-headrace=")
+    assert {"HttpOnly", "Secure", "Path=/", "SameSite=lax"} <= set(cookie.split("; "))
+    session = cookie.partition("=")[2].partition(";")[0]
+    kept = console.running.home.sessions.read_bytes()
+    assert session.encode() not in kept
+    assert token.encode() not in kept
+    assert client.get("/account.json").json()["name"] == "root"
+    assert client.post("/sign-in", data={"token": token}, headers=SAME).status_code == 403
+    assert client.post("/sign-out", headers=SAME).status_code == 303
+    client.cookies.set(COOKIE, session)
+    assert client.get("/account.json").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "cross-site", "origin": HOST}, 403),
+        ({"sec-fetch-site": "none"}, 403),
+        ({"origin": HOST}, 200),
+        ({"origin": "https://localhost.evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({}, 403),
+        ({"sec-fetch-site": "same-origin", "host": "evil.example"}, 403),
+    ],
+)
+def test_what_another_page_sends_is_refused(
+    console: Console, headers: dict[str, str], status: int
+) -> None:
+    client = client_of(console, ("viewer", "*"))
+    assert client.post("/account", data={"session": "x"}, headers=headers).status_code == status
+
+
+def test_a_session_ends_by_itself_and_by_its_name(tmp_path: Path) -> None:
+    now = [1000.0]
+    store = SessionStore(
+        tmp_path / "s.sqlite", idle_seconds=100, longest_seconds=250, clock=lambda: now[0]
+    )
+    user = User("ida", frozenset({("viewer", "acme")}))
+    first, second = store.begin(user), store.begin(user)
+    now[0] += 90
+    assert store.user_of(first) == user
+    now[0] += 90
+    assert (store.user_of(first), store.user_of(second)) == (user, None)
+    now[0] += 80
+    assert store.user_of(first) is None, "its longest time is over, though it was used"
+    third = store.begin(user)
+    (one,) = store.list(user)
+    assert not store.revoke(replace(user, name="oda"), one.session)
+    assert store.revoke(user, one.session)
+    assert store.user_of(third) is None
+
+
+def test_a_proxy_is_believed_by_its_address_and_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXY_SECRET", "s" * 32)
+    settings: Any = ConsoleSettings(
+        proxies=("10.0.0.0/8",),
+        proxy_secret_env="PROXY_SECRET",
+        groups=(RoleGrant(group="reviewers", role="reviewer", tenant="acme"),),
+    )
+    proxies = TrustedProxies(settings)
+    headers = {"x-forwarded-user": "ida", "x-forwarded-groups": "staff, reviewers"}
+    right = headers | {SECRET_HEADER: "s" * 32}
+    assert proxies.user("10.1.2.3", right) == User("ida", frozenset({("reviewer", "acme")}))
+    assert proxies.user("11.1.2.3", right) is None
+    assert proxies.user("10.1.2.3", headers) is None
+    assert proxies.user("10.1.2.3", headers | {SECRET_HEADER: "s" * 31}) is None
+    assert (
+        TrustedProxies(ConsoleSettings()).user("127.0.0.1", headers | {SECRET_HEADER: ""}) is None
+    )
+
+
+def test_attempts_to_sign_in_are_counted(console: Console) -> None:
+    client = client_of(console)
+    statuses = [
+        client.post("/sign-in", data={"token": "wrong"}, headers=SAME).status_code
+        for _ in range(12)
+    ]
+    assert statuses == [403] * 10 + [429] * 2
+    assert json.dumps(audited(console)).count("console.refused") >= 10

@@ -1,0 +1,78 @@
+"""Benchmarks start: their scripts for other processes import what there is, their SQL asks what there is.
+
+Imports and calls of the benchmarks themselves are checked with the types (``make types``).
+"""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from lakehouse.lake import Lake
+
+ROOT = Path(__file__).parents[1] / "benchmarks"
+FOREIGN = {"litellm"}
+"""Programs that a benchmark compares with, in environments of their own."""
+MADE = {"made", "t", "s", "rows", "once", "users"}
+"""Names that the benchmarks' own SQL makes, and one of a text that is no question."""
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield the texts of the benchmarks with their places; formatted ones without their values."""
+    for path in sorted(ROOT.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{path.name}:{node.lineno}", node.value
+
+
+def imports(script: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name (perhaps empty) of what a script imports."""
+    for node in ast.walk(ast.parse(script)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def is_script(text: str) -> bool:
+    """Return whether a text is a program that imports something."""
+    try:
+        return re.search(r"\bimport\b", text) is not None and any(imports(text))
+    except (SyntaxError, ValueError):
+        return False
+
+
+SCRIPTS = {where: text for where, text in texts() if is_script(text)}
+
+
+def test_scripts_are_found() -> None:
+    assert len(SCRIPTS) >= 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of libraries, as they load
+@pytest.mark.parametrize("where", SCRIPTS)
+def test_a_script_imports_what_there_is(where: str) -> None:
+    for module, name in imports(SCRIPTS[where]):
+        if module.partition(".")[0] not in FOREIGN:
+            found = importlib.import_module(module)
+            there = not name or hasattr(found, name) or find_spec(f"{module}.{name}")
+            assert there, f"{module} has no {name}"
+
+
+def test_sql_asks_tables_and_views_of_the_lake(tmp_path: Path) -> None:
+    shown = Lake.open(str(tmp_path / "lake")).query(
+        "SELECT table_name FROM information_schema.tables"
+    )
+    known = {*shown["table_name"].to_pylist(), *MADE}
+    asked = {
+        name: where
+        for where, text in texts()
+        if re.match(r"\s*(?:SELECT|WITH|COPY|INSERT|CREATE)\b", text)
+        for name in re.findall(r"\b(?:FROM|JOIN)\s+([a-z_]+)\b", text)
+    }
+    assert {name: where for name, where in asked.items() if name not in known} == {}
+    assert {"steps", "eligible_steps", "success_by_model"} <= asked.keys()

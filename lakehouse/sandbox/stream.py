@@ -1,10 +1,13 @@
 """The answer of a query's process: rows as they come, limited in time, and how they ended."""
 
+import io
 import json
+import os
+import select
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Buffer, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -17,6 +20,26 @@ from trajectory.errors import RetryableError, WorkError
 
 _END = b"headrace.end"
 _LOOK_SECONDS = 0.2
+_BUFFER_BYTES = 1 << 16
+
+
+class _Pipe(io.RawIOBase):
+    """A pipe that is waited for in short turns: a signal that came just before a wait is heard."""
+
+    def __init__(self, fileno: int) -> None:
+        self._fileno = fileno
+        self._poll = select.poll()
+        self._poll.register(fileno, select.POLLIN)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Read what is there, or wait for it."""
+        while not self._poll.poll(_LOOK_SECONDS * 1000):
+            pass
+        return os.readv(self._fileno, [buffer])
 
 
 class QueryCancelledError(WorkError):
@@ -69,7 +92,8 @@ class QueryResult:
         with suppress(BrokenPipeError):
             stdin.write(request)
             stdin.flush()
-        line = stdout.readline()
+        answer = io.BufferedReader(_Pipe(stdout.fileno()), _BUFFER_BYTES)
+        line = answer.readline()
         if not line.endswith(b"\n"):
             raise self._broken()
         header = json.loads(line)
@@ -79,7 +103,7 @@ class QueryResult:
         self.parameters = tuple(header["parameters"])
         self.confined = tuple(header["confined"])
         try:
-            self._reader = pa.ipc.open_stream(stdout)
+            self._reader = pa.ipc.open_stream(answer)
         except (pa.ArrowInvalid, OSError) as error:
             raise self._broken() from error
         self.schema = self._reader.schema

@@ -2,6 +2,8 @@
 
 import os
 import platform
+import signal
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -144,6 +146,24 @@ def test_who_has_gone_is_not_worked_for(lake: Lake) -> None:
     with pytest.raises(QueryCancelledError):
         open_untrusted(lake, Query(ENDLESS[0]), gone=lambda: time.monotonic() - begun > 0.5)
     assert time.monotonic() - begun < 20
+
+
+def test_ctrl_c_is_heard_while_a_query_is_waited_for_whichever_thread_gets_it(lake: Lake) -> None:
+    """The signal comes to another thread: no wait of the main one is broken off by it."""
+    query = Query("SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b")
+
+    def interrupt() -> None:
+        time.sleep(0.5)  # the query is waited for by now; earlier would be heard as well
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    with open_untrusted(lake, query, limits=Limits(seconds=60)) as result:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            list(result)
+        thread.join()
+    assert time.monotonic() - began < 30
 
 
 def test_a_schema_costs_no_rows(lake: Lake) -> None:

@@ -104,6 +104,13 @@ class World:
         request = {"model": "m", "messages": messages, "stream": True}
         return read_exchange(self.exchange("/v1/chat/completions", request, body, **settings))
 
+    def ended_stream(self, messages: list[dict[str, Any]], text: str, **settings: Any) -> Call:
+        """A stream that came to the model's last word."""
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
+        body = f"data: {json.dumps({'id': 'c', 'choices': [choice]})}\n\ndata: [DONE]\n\n".encode()
+        request = {"model": "m", "messages": messages, "stream": True}
+        return read_exchange(self.exchange("/v1/chat/completions", request, body, **settings))
+
     def tool(
         self, name: str, arguments: Any, result: str, *, session: str = "s", **settings: Any
     ) -> Call:

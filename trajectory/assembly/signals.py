@@ -284,7 +284,10 @@ def clues_of_call(call: Call) -> Iterator[Clue]:
         return
     if call.finish_reason in _TRUNCATED:
         yield Clue("truncated", 1.0)
-    if call.exchange.outcome is ExchangeOutcome.CLIENT_ABORT and call.output is not None:
+    # Many SDKs hang up at a stream's last word, before HTTP's own end of the body.
+    ended = call.streamed and call.finish_reason is not None
+    left = call.exchange.outcome is ExchangeOutcome.CLIENT_ABORT and not ended
+    if left and call.output is not None:
         yield Clue("abandoned", 1.0)
     if _is_repeated(call):
         yield Clue("repeated_question", 1.0)

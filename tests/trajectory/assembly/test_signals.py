@@ -183,6 +183,15 @@ def test_an_answer_that_ended_is_not_abandoned_and_a_new_question_is_no_retry() 
     assert signals(first, second) == []
 
 
+def test_a_client_that_hangs_up_at_the_last_word_has_not_abandoned_the_answer() -> None:
+    """OpenAI's SDK closes at ``[DONE]``, before the end of the body."""
+    world = World()
+    opening = [user("Tell me a story")]
+    ended = world.ended_stream(opening, "Once", outcome=ExchangeOutcome.CLIENT_ABORT)
+    assert ended.finish_reason == "stop"
+    assert signals(ended) == []
+
+
 @pytest.mark.parametrize(
     ("resent", "edited"),
     [

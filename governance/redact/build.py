@@ -10,6 +10,7 @@ from governance.detect.finding import Detector
 from governance.errors import FieldError
 from governance.policy.documents import PolicyBundle
 from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
+from governance.redact.detection_cache import DetectionMemory
 from governance.redact.pseudonym import key_of_epoch
 from governance.redact.redactor import Redactor, known_entities
 from governance.redact.subject_keys import SubjectKeys
@@ -97,11 +98,14 @@ def _detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -> lis
     return detectors
 
 
-def wire_redactor_of(bundle: PolicyBundle, *, pseudonym_key: bytes) -> WireRedactor | None:
-    """Return what puts surrogates into requests; None where the bundle does not ask for it.
+def wire_redactors_of(
+    bundle: PolicyBundle, count: int, *, pseudonym_key: bytes
+) -> tuple[WireRedactor, ...]:
+    """Return what puts surrogates into requests; none where the bundle does not ask for it.
 
     Args:
         bundle: the policy.
+        count: one for each thread; they share what they found.
         pseudonym_key: names data subjects as redaction at rest does.
 
     Raises:
@@ -109,24 +113,26 @@ def wire_redactor_of(bundle: PolicyBundle, *, pseudonym_key: bytes) -> WireRedac
     """
     spec = bundle.redaction.spec
     if spec.inline is None:
-        return None
+        return ()
     sought = wire_spec(spec, spec.inline.sought(spec.operators()))
-    seconds = min(spec.timeout_seconds, spec.inline.budget_ms / 1000)
-    sought = sought.model_copy(
-        update={"timeout_seconds": seconds}
-    )  # others wait for the same thread
-    try:
-        detectors = _detectors(sought, frozenset(sought.operators()), bundle.path)
-    except FieldError as error:
-        raise bundle.located("Redaction", error) from error
-    redactor = WireRedactor(
-        sought,
-        detectors,
-        pseudonym_key=key_of_epoch(pseudonym_key, spec.key_epoch),
-        subject_key=pseudonym_key,
-    )
-    redactor.warm()
-    return redactor
+    memory = DetectionMemory()
+    made = []
+    for _ in range(count):
+        try:
+            detectors = _detectors(sought, frozenset(sought.operators()), bundle.path)
+        except FieldError as error:
+            raise bundle.located("Redaction", error) from error
+        made.append(
+            WireRedactor(
+                sought,
+                detectors,
+                pseudonym_key=key_of_epoch(pseudonym_key, spec.key_epoch),
+                subject_key=pseudonym_key,
+                memory=memory,
+            )
+        )
+        made[-1].warm()
+    return tuple(made)
 
 
 def redactor_of(

@@ -3,8 +3,10 @@
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import batched
+from threading import Lock
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.named_tuples import new
@@ -19,6 +21,10 @@ type Findings = dict[bytes, tuple[Finding, ...]]
 
 _CACHE_ENTRIES = 50_000
 _BATCH = 256
+_BATCH_SIZE = 128 * 1024
+"""Characters of a batch, but for one text that is longer; between batches time is looked at."""
+_FASTEST = 4_000_000
+"""Characters that nobody looks through in a second."""
 _NEVER = 2.0
 """More than any score."""
 _BEGUN = blake2b(digest_size=16)
@@ -41,6 +47,29 @@ def by_hash(found: Mapping[Item, tuple[Finding, ...]]) -> Findings:
     return {_name(item): one for item, one in found.items()}
 
 
+def _batches(fresh: Mapping[bytes, Item]) -> Iterator[list[tuple[bytes, Item]]]:
+    """Yield what is to be looked at, a batch at a time."""
+    batch: list[tuple[bytes, Item]] = []
+    size = 0
+    for name, item in fresh.items():
+        if batch and (len(batch) == _BATCH or size + len(item[1]) > _BATCH_SIZE):
+            yield batch
+            batch, size = [], 0
+        batch.append((name, item))
+        size += len(item[1])
+    if batch:
+        yield batch
+
+
+class DetectionMemory:
+    """What was found lately, by a hash of each text; several threads may share it."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.found: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
+        """What was asked for last stands last."""
+
+
 class DetectionCache:
     """Asks detectors and keeps what policy asks for. Not for several threads at once."""
 
@@ -53,6 +82,7 @@ class DetectionCache:
         allow: Iterable[str],
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        memory: DetectionMemory | None = None,
     ) -> None:
         """Ask in this order.
 
@@ -63,19 +93,21 @@ class DetectionCache:
             allow: values that are no findings.
             seconds: how long one call may take.
             clock: seconds that only grow.
+            memory: what other caches of the same policy know too.
         """
         self._detectors = tuple(detectors)
         self._least = dict(least)
         self._marks = marks
         self._allow = frozenset(allow)
-        self._seconds = seconds
+        self.seconds = seconds
+        """How long one call may take."""
         self._clock = clock
-        self._cache: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
-        """What was asked for last stands last."""
+        self._memory = memory or DetectionMemory()
 
     def learn(self, found: Findings) -> None:
         """Take over what was found elsewhere by the same policy."""
-        self._cache.update(found)
+        with self._memory.lock:
+            self._memory.found.update(found)
 
     def find(self, items: Iterable[Item]) -> dict[Item, tuple[Finding, ...]]:
         """Return what is in texts: at once where they are in memory, a batch at a time where not.
@@ -83,32 +115,44 @@ class DetectionCache:
         Raises:
             RedactionError: a detector failed or time ran out; nothing may be kept.
         """
-        deadline = self._clock() + self._seconds
+        deadline = self._clock() + self.seconds
         out: dict[Item, tuple[Finding, ...]] = {}
         fresh: dict[bytes, Item] = {}
-        for item in items:
-            name = _name(item)
-            known = self._cache.get(name)
-            if known is None:
-                fresh[name] = item
-            else:
-                out[item] = known
-                self._cache.move_to_end(name)
-        left = list(fresh.items())
-        for at in range(0, len(left), _BATCH):
+        memory = self._memory.found
+        for some in batched(items, _BATCH):
+            with self._memory.lock:
+                for item in some:
+                    name = _name(item)
+                    known = memory.get(name)
+                    if known is None:
+                        fresh[name] = item
+                    else:
+                        out[item] = known
+                        memory.move_to_end(name)
+        # Whatever machine looks, it cannot look through that much in this time.
+        if sum(len(text) for _, text, _ in fresh.values()) > _FASTEST * self.seconds:
+            raise self._late()
+        for batch in _batches(fresh):
             if self._clock() > deadline:
-                raise RedactionError(
-                    f"redaction ran longer than {self._seconds} s; the rows are held back. Raise "
-                    "spec.timeout_seconds or look for a hostile input."
-                )
-            batch = left[at : at + _BATCH]
+                raise self._late()
             units = [new(Unit, (view_of(text), keys, digits)) for _, (keys, text, digits) in batch]
-            for (name, item), found in zip(batch, self.detect(units), strict=True):
-                counted = self._counted(item[1], found) if found else ()
-                out[item] = self._cache[name] = counted
-        while len(self._cache) > _CACHE_ENTRIES:
-            self._cache.popitem(last=False)
+            counted = [
+                self._counted(item[1], found) if found else ()
+                for (_, item), found in zip(batch, self.detect(units), strict=True)
+            ]
+            with self._memory.lock:
+                for (name, item), found in zip(batch, counted, strict=True):
+                    out[item] = memory[name] = found
+        with self._memory.lock:
+            while len(memory) > _CACHE_ENTRIES:
+                memory.popitem(last=False)
         return out
+
+    def _late(self) -> RedactionError:
+        return RedactionError(
+            f"redaction takes longer than {self.seconds} s; the rows are held back. Raise "
+            "spec.timeout_seconds or look for a hostile input."
+        )
 
     def detect(self, units: Sequence[Unit]) -> list[list[Finding]]:
         """Ask all detectors; the failure of one is the failure of all.

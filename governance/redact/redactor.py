@@ -14,7 +14,13 @@ from dataclasses import replace
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.normalized_text import view_of
 from governance.policy.redaction import Operator, RedactionSpec
-from governance.redact.detection_cache import DetectionCache, Findings, Item, by_hash
+from governance.redact.detection_cache import (
+    DetectionCache,
+    DetectionMemory,
+    Findings,
+    Item,
+    by_hash,
+)
 from governance.redact.numbers import IDENTITY, BareNumbers
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
 from governance.redact.pseudonym import ENCODED_DATA, Pseudonymizer, own_marks
@@ -75,6 +81,7 @@ class Redactor:
         subject_key: bytes | None = None,
         subjects: SubjectKeys | None = None,
         clock: Callable[[], float] = time.monotonic,
+        memory: DetectionMemory | None = None,
     ) -> None:
         """Redact by ``spec``.
 
@@ -85,6 +92,7 @@ class Redactor:
             subject_key: names data subjects; by default the same key.
             subjects: the keys of data subjects.
             clock: seconds that only grow.
+            memory: what other redactors of the same policy found; by default its own.
         """
         self._spec = spec
         self._operators = spec.operators()
@@ -97,6 +105,7 @@ class Redactor:
             allow=spec.allow,
             seconds=spec.timeout_seconds,
             clock=clock,
+            memory=memory,
         )
         self._pseudonyms = Pseudonymizer(
             spec, pseudonym_key, subject_key=subject_key or pseudonym_key, subjects=subjects

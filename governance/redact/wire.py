@@ -29,7 +29,14 @@ class WireRedactor(Redactor):
     """Puts surrogates into requests by one policy. Not for several threads at once."""
 
     def pseudonymise(
-        self, body: str, place: Place, said: Sequence[tuple[Path, str]], *, tenant: str, key: bytes
+        self,
+        body: str,
+        place: Place,
+        said: Sequence[tuple[Path, str]],
+        *,
+        tenant: str,
+        key: bytes,
+        seconds: float = float("inf"),
     ) -> PseudonymisedText:
         """Return a JSON body with surrogates for all that is found; all else stays byte for byte.
 
@@ -39,6 +46,7 @@ class WireRedactor(Redactor):
             said: the conversation's texts in order, each with its place in the body.
             tenant: whose request it is.
             key: the key of its scope.
+            seconds: how long it may take, at most what policy says.
 
         Raises:
             RedactionError: a detector failed or time ran out; the body must not be sent.
@@ -70,6 +78,7 @@ class WireRedactor(Redactor):
                     at = end
             return "".join((*pieces, text[at:])) if pieces else text
 
+        self._detections.seconds = min(seconds, self._spec.timeout_seconds)
         surrogates = _SurrogateSubstitution(self, scope, key)
         ((told, report),), _ = self._redact([body], scope, walk, surrogates)
         return PseudonymisedText(

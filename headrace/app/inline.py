@@ -8,6 +8,7 @@ from governance.policy import PolicyBundle, load_bundle
 from headrace.app.installation import DEFAULT_ROUTES
 from headrace.app.master_key import Secrets
 from proxy.config import Route
+from proxy.inline.lanes import LANES
 from proxy.inline.route import InlineTerms
 from trajectory.errors import ConfigurationError
 
@@ -39,18 +40,18 @@ class InlineSetup:
         Raises:
             ConfigurationError: what policy asks for is not there, or the bundle has changed meanwhile.
         """
-        from governance.redact.build import wire_redactor_of
+        from governance.redact.build import wire_redactors_of
 
         bundle = load_bundle(self.bundle)
         if bundle.content_hash != self.content_hash:
             raise ConfigurationError("the policy changed while the gateway started; start it again")
         spec = bundle.redaction.spec.inline
-        redactor = wire_redactor_of(bundle, pseudonym_key=self.pseudonym_key)
-        if spec is None or redactor is None:
+        redactors = wire_redactors_of(bundle, LANES, pseudonym_key=self.pseudonym_key)
+        if spec is None or not redactors:
             return None
         return InlineTerms(
             routes=spec.routes,
-            pseudonymizer=redactor,
+            pseudonymizers=redactors,
             key=self.scope_key,
             scope=spec.scope,
             to=frozenset(spec.restore.to),

@@ -4,9 +4,9 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from proxy.heads import value_of
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.dialects import REQUESTS
 from proxy.inline.heads import HeadTexts, head_texts
+from proxy.inline.lanes import FairLanes
 from proxy.inline.requests import (
     OTHER,
     BareRequest,
@@ -43,6 +44,7 @@ class WirePseudonymizer(Protocol):
         *,
         tenant: str,
         key: bytes,
+        seconds: float,
     ) -> PseudonymisedText:
         """Return a JSON body as its provider may see it; raise where it cannot vouch for that.
 
@@ -52,6 +54,7 @@ class WirePseudonymizer(Protocol):
             said: the conversation's texts in order, each with its place in the body.
             tenant: whose request it is.
             key: the key of its scope.
+            seconds: how long it may take.
         """
         ...
 
@@ -61,7 +64,8 @@ class InlineTerms:
     """What policy says of pseudonymisation on the wire."""
 
     routes: tuple[str, ...]
-    pseudonymizer: WirePseudonymizer
+    pseudonymizers: tuple[WirePseudonymizer, ...]
+    """All alike; as many requests are looked into at once."""
     key: bytes
     """From which the keys of scopes are made."""
     scope: str = "conversation"
@@ -96,16 +100,16 @@ class UnpseudonymisedError(Exception):
 
 
 class RouteInline:
-    """Pseudonymisation on the routes that policy names; requests are looked into one after the other."""
+    """Pseudonymisation on the routes that policy names; tenants take turns."""
 
     def __init__(self, terms: InlineTerms, counters: Counters) -> None:
         self._terms = terms
         self._counters = counters
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="inline")
+        self._lanes = FairLanes(terms.pseudonymizers)
 
     def close(self) -> None:
-        """Let go of the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Let go of the threads."""
+        self._lanes.close()
 
     def takes(
         self, route: str, method: bytes, path: bytes, fields: RawFields, asked: RawFields
@@ -147,11 +151,15 @@ class RouteInline:
             UnpseudonymisedError: it must not go on.
         """
         terms, began = self._terms, time.monotonic()
-        work = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._work, read, body, head, tenant, session
-        )
+
+        def work(by: WirePseudonymizer) -> tuple[WireRequest, PseudonymisedText, HeadTexts | None]:
+            left = began + terms.seconds - time.monotonic()
+            return self._work(by, read, body, head, tenant, session, left)
+
         try:
-            request, told, says = await asyncio.wait_for(work, terms.seconds)
+            request, told, says = await asyncio.wait_for(
+                self._lanes.run(tenant, len(body), work), terms.seconds
+            )
         except TimeoutError:
             self._failed(route, "slow", Reason.NOT_PSEUDONYMISED)
             return None
@@ -180,18 +188,20 @@ class RouteInline:
 
     def _work(
         self,
+        by: WirePseudonymizer,
         read: type[WireRequest],
         body: bytes,
         head: HeadTexts | None,
         tenant: str,
         session: bytes | None,
+        seconds: float,
     ) -> tuple[WireRequest, PseudonymisedText, HeadTexts | None]:
-        """Look into a request; called in the thread. What its head says is part of it."""
+        """Look into a request; called in a thread. What its head says is part of it."""
         request = read(body)
         key = scope_key(self._terms.key, tenant, *self._scope(request, session))
-        put = self._terms.pseudonymizer.pseudonymise
+        put = partial(by.pseudonymise, tenant=tenant, key=key, seconds=seconds)
         if head is None:
-            told = put(request.text, request.place, request.said(), tenant=tenant, key=key)
+            told = put(request.text, request.place, request.said())
             return request, told, None
 
         def place(path: Path, kind: str, said: str) -> Path | None:
@@ -202,7 +212,7 @@ class RouteInline:
 
         whole = f"{_HEAD}{head.written()}{_BODY}{request.text}}}"
         said = [(("body", *path) if path else path, text) for path, text in request.said()]
-        told = put(whole, place, said, tenant=tenant, key=key)
+        told = put(whole, place, said)
         values, end = json.JSONDecoder().raw_decode(told.text, len(_HEAD))
         return request, told._replace(text=told.text[end + len(_BODY) : -1]), head.told(values)
 

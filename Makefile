@@ -50,7 +50,7 @@ check: lint types contracts ## All static checks
 
 bench-%: setup
 	@grep -sq __main__ benchmarks/$(subst -,_,$*).py || { echo "no benchmark $*; make help lists them" >&2; exit 2; }
-	@$(PY) benchmarks/$(subst -,_,$*).py $(ARGS)
+	@$(PY) -m benchmarks.$(subst -,_,$*) $(ARGS)
 
 lock: ## Resolve the dependencies into requirements.txt (UPGRADE=--upgrade for newer ones)
 	@uv=$$(command -v uv || echo .uv/bin/uv); $$uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.12 $(UPGRADE) --no-header --output-file requirements.txt pyproject.toml

@@ -13,7 +13,6 @@ import json
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from train.errors import TrainingError
 from train.recipes.base import RowBuilder, Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe

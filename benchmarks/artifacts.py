@@ -17,13 +17,10 @@ import asyncio
 import json
 import random
 import statistics
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gateway_traffic import Channel, Variant, connect
 from benchmarks.gateway_variants import Upstream, start_headrace, start_upstream, wait_for

@@ -44,8 +44,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from benchmarks.evolve_gateway import GatewayTraffic
 from benchmarks.evolve_traffic import CAUSES, FAILS, T0, TASKS, Traffic, lake_of
 from evolve import evidence
@@ -277,7 +275,7 @@ def large_lake(folder: Path, steps: int) -> None:
 
 def plan_alone(folder: Path) -> dict[str, Any]:
     """Plan in a process of its own; return seconds and peak memory."""
-    command = [sys.executable, str(Path(__file__)), "--plan", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.evolve", "--plan", str(folder)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

@@ -24,8 +24,6 @@ from typing import Any, Protocol
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import yaml
 
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet

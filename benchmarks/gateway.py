@@ -29,8 +29,6 @@ from typing import Any
 
 import uvloop
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks.gateway_capacity import frontier, memory, quantile, system_calls, two_workers
 from benchmarks.gateway_overhead import Overhead, overheads
 from benchmarks.gateway_traffic import (

@@ -7,11 +7,8 @@ does what ``capture: false`` makes of it: admission sees no spool, calls have no
 
 import asyncio
 import statistics
-import sys
 from pathlib import Path
 from typing import NamedTuple
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gateway_traffic import Channel, Variant, connect
 from benchmarks.gateway_variants import Upstream, start_headrace, wait_for

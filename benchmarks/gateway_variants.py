@@ -53,7 +53,7 @@ def start_upstream(home: Path) -> tuple[subprocess.Popen[bytes], Upstream]:
     """Start the upstream in a process of its own."""
     files = make_certificate(home / "upstream")
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "benchmarks" / "gateway.py"), "--upstream", str(files.cert)],
+        [sys.executable, "-m", "benchmarks.gateway", "--upstream", str(files.cert)],
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None

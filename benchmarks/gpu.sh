@@ -17,4 +17,4 @@ if ! "$PYTHON" -c 'import sys, torch; sys.exit(not (torch.cuda.is_available() an
     echo "gpu.sh: run it on a machine that has one and its driver, or see \`make bench-training\` for a CPU." >&2
     exit 2
 fi
-exec "$PYTHON" benchmarks/accelerator.py "$@"
+exec "$PYTHON" -m benchmarks.accelerator "$@"

@@ -25,8 +25,6 @@ from typing import Any
 import httpx
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from evolve.arms import names
 from evolve.detectors import Counted
 from evolve.policy import Ladder, TrafficSlice

@@ -465,7 +465,7 @@ def bytes_read() -> int:
 
 def phase(name: str, *arguments: object) -> dict[str, Any]:
     """Run one phase in a process of its own and return what it measured, with its peak memory."""
-    command = [sys.executable, __file__, "--phase", name, *map(str, arguments)]
+    command = [sys.executable, "-m", "benchmarks.lake", "--phase", name, *map(str, arguments)]
     print(f"{name} {' '.join(map(str, arguments[1:]))} …", file=sys.stderr, flush=True)
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     measured: dict[str, Any] = json.loads(answer.splitlines()[-1])

@@ -22,8 +22,6 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from benchmarks.gains import ROWS, gains, quick_gains
 from examples.practice.stage import ROOT
 
@@ -70,7 +68,7 @@ def substrate(steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         make_lake(Path(folder) / "lake", steps)
         done = subprocess.run(
-            [sys.executable, __file__, "--build", folder],
+            [sys.executable, "-m", "benchmarks.training", "--build", folder],
             capture_output=True,
             check=True,
             text=True,

@@ -6,6 +6,7 @@ Imports and calls of the benchmarks themselves are checked with the types (``mak
 import ast
 import importlib
 import re
+import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,6 +62,18 @@ def test_a_script_imports_what_there_is(where: str) -> None:
             found = importlib.import_module(module)
             there = not name or hasattr(found, name) or find_spec(f"{module}.{name}")
             assert there, f"{module} has no {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [path.stem for path in ROOT.glob("*.py") if "__main__" in path.read_text("utf-8")]
+)
+def test_make_starts_a_benchmark(name: str) -> None:
+    """As a module: `benchmarks/evolve.py` must not stand where the room `evolve` is looked for."""
+    command = ["make", f"bench-{name.replace('_', '-')}", "ARGS=--help"]
+    done = subprocess.run(command, cwd=ROOT.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--quick" in done.stdout
 
 
 def test_sql_asks_tables_and_views_of_the_lake(tmp_path: Path) -> None:

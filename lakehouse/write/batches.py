@@ -43,6 +43,7 @@ from lakehouse.write.data_files import FreshFile
 from lakehouse.write.intents import Intent, Intents, intents_of
 from lakehouse.write.rows import to_arrow
 from lakehouse.write.stored_content import NAMED_BY
+from lakehouse.write.table_log import TableLog
 from trajectory.exchange import has_folder
 
 _FRESH_FILES = 32
@@ -117,8 +118,9 @@ class Batches:
     ) -> AppendReport:
         """Commit a batch; ``written`` are data files of it that are there already."""
         report = self._commit(app_id, intent.version, tables, written or {}, repeated=repeated)
-        for name in tables:  # a killed process may have left commits that nobody synced
-            self._tables.log(name).sync()
+        logs = [self._tables.log(name) for name in tables]
+        with ThreadPoolExecutor(len(logs)) as disk:  # a disk takes many waits as one
+            list(disk.map(TableLog.sync, logs))  # a killed process may have left unsynced commits
         intent.remove()
         return report
 

@@ -3,7 +3,9 @@
 import random
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -78,14 +80,18 @@ def write_ahead(
         for name, data in tables.items():
             with _explained(TABLES[name]):
                 written[name] = write_files(location, TABLES[name], data)
-        for name, files in written.items():  # all at once: the disk has most of them by then
-            with _explained(TABLES[name]):
-                sync_written(location, TABLES[name], files)
+        with ThreadPoolExecutor(max(1, len(written))) as disk:  # a disk takes many waits as one
+            list(disk.map(partial(_sync_table, location), written, written.values()))
         yield written
     finally:
         with suppress(OSError):  # maintenance sweeps them
             for name, files in written.items():
                 remove_files(location, TABLES[name], files)
+
+
+def _sync_table(location: Location, name: str, files: list[FreshFile]) -> None:
+    with _explained(TABLES[name]):
+        sync_written(location, TABLES[name], files)
 
 
 def append(log: TableLog, data: pa.Table) -> None:

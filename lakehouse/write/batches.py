@@ -38,7 +38,7 @@ from governance.records import GovernedBatch
 from lakehouse.read.snapshot import Files
 from lakehouse.schema.tables import BATCH_TABLES, LEDGER, TABLES
 from lakehouse.storage.tables import Tables
-from lakehouse.write.commits import commit_once, write_ahead
+from lakehouse.write.commits import SYNCS, commit_once, write_ahead
 from lakehouse.write.data_files import FreshFile
 from lakehouse.write.intents import Intent, Intents, intents_of
 from lakehouse.write.rows import to_arrow
@@ -119,7 +119,7 @@ class Batches:
         """Commit a batch; ``written`` are data files of it that are there already."""
         report = self._commit(app_id, intent.version, tables, written or {}, repeated=repeated)
         logs = [self._tables.log(name) for name in tables]
-        with ThreadPoolExecutor(len(logs)) as disk:  # a disk takes many waits as one
+        with ThreadPoolExecutor(SYNCS) as disk:
             list(disk.map(TableLog.sync, logs))  # a killed process may have left unsynced commits
         intent.remove()
         return report

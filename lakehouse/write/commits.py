@@ -16,6 +16,8 @@ from lakehouse.write.data_files import FreshFile, remove_files, sync_written, wr
 from lakehouse.write.table_log import TableLog, UnsureError, names_any
 from trajectory.errors import RetryableError
 
+SYNCS = 4
+"""Tables whose files are synced at the same time: a disk takes their waits as one."""
 _ATTEMPTS = 12
 
 
@@ -80,7 +82,7 @@ def write_ahead(
         for name, data in tables.items():
             with _explained(TABLES[name]):
                 written[name] = write_files(location, TABLES[name], data)
-        with ThreadPoolExecutor(max(1, len(written))) as disk:  # a disk takes many waits as one
+        with ThreadPoolExecutor(SYNCS) as disk:
             list(disk.map(partial(_sync_table, location), written, written.values()))
         yield written
     finally:

@@ -148,15 +148,18 @@ class TableLog:
         """
         if not self.location.is_local:
             return
+        log, last = _log_of(self.handle), self.version
+        while _commit(log, last + 1).exists():  # what was committed and could not be read again
+            last += 1
+        commits = (_commit(log, version) for version in range(self._synced + 1, last + 1))
         try:
-            commits = _commits(_log_of(self.handle), after=self._synced)
-            sync_files(path for path in commits.values() if path.exists())
+            sync_files(path for path in commits if path.exists())
         except OSError as error:
             raise UnsureError(
                 f"table {self.spec.name}: the disk refused the last commits ({error}); nothing was "
                 "lost: check the disk, then run the same again"
             ) from error
-        self._synced = max(commits, default=self._synced)
+        self._synced = last
 
     @cached_property
     def _schema(self) -> Schema:
@@ -316,6 +319,8 @@ def _is_latest(handle: DeltaTable) -> bool:
 
 def _ends(log: Path, version: int) -> bool:
     """Return whether a log ends at a version: two looks at a folder, not a read."""
-    return (log / f"{version:020d}.json").exists() and not (
-        log / f"{version + 1:020d}.json"
-    ).exists()
+    return _commit(log, version).exists() and not _commit(log, version + 1).exists()
+
+
+def _commit(log: Path, version: int) -> Path:
+    return log / f"{version:020d}.json"

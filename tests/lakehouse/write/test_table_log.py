@@ -16,6 +16,7 @@ from lakehouse.write.commits import append, commit_once
 from lakehouse.write.data_files import write_files
 from lakehouse.write.rows import to_arrow
 from tests.lakehouse import make
+from tests.lakehouse.power import Power
 from trajectory.errors import RetryableError
 
 SPEC = TABLES["links"]
@@ -52,6 +53,20 @@ def test_a_batch_that_is_there_leaves_no_file(lake: Lake) -> None:
     for version in (3, 4):
         assert commit_once(lake.log("links"), ROWS, app_id="a", version=version) is None
     assert [str(one.relative_to(lake.location.table("links"))) for one in data_files(lake)] == files
+
+
+def test_a_sync_makes_commits_last_that_were_not_read_yet(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    mine = Lake.open(str(root)).log("links")
+    commit_once(mine, ROWS, app_id="a", version=0)
+    mine.sync()
+    with Power(root) as power:
+        for version in range(3):
+            commit_once(Lake.open(str(root)).log("links"), ROWS, app_id="b", version=version)
+        mine.sync()
+    power.cut()
+    again = Lake.open(str(root)).log("links")
+    assert (again.done_version("a"), again.done_version("b")) == (0, 2)
 
 
 def test_delta_rs_and_we_take_turns(lake: Lake) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from proxy.config import CredentialSource, Route, UpstreamChoice
 from proxy.pins import Pins
+from proxy.request_json import parsed
 from proxy.target import Target
 from proxy.tokens import plain_json
 from trajectory.artifact import MODEL_ARM
@@ -268,7 +269,7 @@ def can_name(method: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
 def with_model(body: bytes, label: str) -> bytes:
     """Return the request with this version as its model; what is not understood stays."""
     try:
-        value = json.loads(body)
+        value = parsed(body)
     except (ValueError, RecursionError):
         return body
     if not isinstance(value, dict):

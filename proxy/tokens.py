@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.request_json import parsed
+
 TOKEN_PATHS = {
     "openai.chat": b"/chat/completions",
     "openai.completions": b"/completions",
@@ -59,7 +61,7 @@ def plain_json(method: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
 def ask(body: bytes, dialect: str = "openai.chat") -> AddedFields | None:
     """Add what token capture needs to a request; None where nothing is to be added or understood."""
     try:
-        value = json.loads(body)
+        value = parsed(body)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict) or value.get("n") not in (None, 1):

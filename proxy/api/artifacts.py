@@ -10,6 +10,7 @@ from typing import Any
 
 from proxy.artifacts.shelf import Shelf
 from proxy.config import ENDPOINT_PREFIX
+from proxy.request_json import parsed
 from proxy.responses import LocalReply, json_reply
 from trajectory.artifact import ArtifactSpec
 from trajectory.canonical import JsonObject
@@ -51,7 +52,7 @@ class FetchedArtifacts:
     def call(self, body: bytes, tenant: str) -> LocalReply:
         """Answer a message of MCP, whose transport is streamable HTTP without sessions."""
         try:
-            message = json.loads(body)
+            message = parsed(body)
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):

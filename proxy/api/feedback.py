@@ -1,11 +1,11 @@
 """The feedback API's input: one object or a list, each checked, each with a stable name."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from proxy.request_json import parsed
 from trajectory.canonical import JsonObject, JsonValue, content_hash
 from trajectory.errors import ConfigurationError
 
@@ -42,7 +42,7 @@ def read_feedback_items(raw: bytes, *, tenant_id: str) -> Sequence[FeedbackItem]
         FeedbackError: it is not JSON, or an item is not valid; then no item is taken.
     """
     try:
-        value: JsonValue = json.loads(raw)
+        value: JsonValue = parsed(raw)
     except (ValueError, RecursionError):
         raise FeedbackError("the body is not JSON; send one object or a list of objects") from None
     items = value if isinstance(value, list) else [value]

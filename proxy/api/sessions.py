@@ -5,7 +5,6 @@ key, calls the model with the key that it gets, and says the reward with it, or 
 path as older clients do. A reward becomes feedback about the session, or about the answer that it names.
 """
 
-import json
 import math
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from proxy.api.feedback import FeedbackItem
 from proxy.capture import new_exchange_id
 from proxy.credentials import RawFields, presented_key
 from proxy.keys import KeyRegistry
+from proxy.request_json import parsed
 from proxy.responses import LocalReply, json_reply
 from proxy.router import Router
 from proxy.session_keys import MOST_TASK_BYTES, ClientSession, SessionKeys, may_be_task
@@ -95,7 +95,7 @@ class SessionCalls:
         """Answer a request whose body has been read; return the reward that must be kept first."""
         asked = self._asked(path, fields)
         try:
-            value = json.loads(body) if body else {}
+            value = parsed(body) if body else {}
         except (ValueError, RecursionError):
             return _refusal(422, "The body is not JSON."), None
         if not isinstance(value, dict):

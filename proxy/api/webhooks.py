@@ -17,6 +17,7 @@ from proxy.config.webhooks import Webhook, WebhookRule
 from proxy.counters import Counters
 from proxy.credentials import RawFields
 from proxy.keys import KeyRegistry
+from proxy.request_json import parsed
 from proxy.responses import LocalReply, json_reply
 from trajectory.canonical import JsonObject, JsonValue, content_hash
 from trajectory.errors import ConfigurationError
@@ -79,7 +80,7 @@ class Webhooks:
             self._count(hook, "refused")
             return _REFUSED, ()
         try:
-            event = json.loads(body)
+            event = parsed(body)
         except (ValueError, RecursionError):
             self._count(hook, "not_json")
             return json_reply(200, {"accepted": 0}), ()

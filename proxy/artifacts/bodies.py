@@ -372,9 +372,10 @@ def _said(messages: Sequence[Any], before: SaidTexts = _NOTHING_SAID) -> SaidTex
         if length >= SAID_CHARACTERS:
             break
         if isinstance(message, dict) and message.get("role") not in _INSTRUCTING:
-            fresh = [SaidText(text) for text in _texts(message.get("content"))]
-            found += reversed(fresh)
-            length += sum([len(one.text) for one in fresh])
+            for text in reversed([*_texts(message.get("content"))]):
+                if text and length < SAID_CHARACTERS:
+                    found.append(SaidText(text))
+                    length += len(found[-1].text)
     texts = (*found, *before.texts)
     length += before.length
     while texts and length - len(texts[-1].text) >= SAID_CHARACTERS:

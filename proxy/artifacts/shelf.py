@@ -17,6 +17,7 @@ from proxy.config import Route
 from proxy.counters import Counters
 from proxy.credentials import RawFields
 from proxy.model_versions import lot
+from proxy.request_json import check_values
 from proxy.tokens import plain_json
 from trajectory.artifact import ARM, ArtifactSpec
 from trajectory.files import read_file
@@ -200,6 +201,7 @@ class RouteArtifacts:
         if not able:
             return unchanged
         try:
+            check_values(data)
             text = data.decode("utf-8", "surrogatepass")
             request = self._conversations.read(body, text, tenant, session)
         except (ValueError, TypeError, LookupError, RecursionError):

@@ -11,6 +11,7 @@ from binascii import a2b_base64
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from proxy.request_json import check_values
 from trajectory.dialects.wire import names
 
 type Path = tuple[str, ...]
@@ -62,6 +63,7 @@ class WireRequest(ABC):
                 that only the provider has.
         """
         try:
+            check_values(body)
             self.text = body.decode()
             value = json.loads(self.text, parse_constant=_refuse, object_pairs_hook=_object)
         except (ValueError, RecursionError):

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-import aiohappyeyeballs
 import certifi
 
+from proxy.name_lookups import opened_socket
 from proxy.router import Reachability, Router
 
 type Origin = tuple[bytes, str, int]
@@ -23,7 +23,6 @@ IDLE_SECONDS = 60.0
 OLDEST_SECONDS = 600.0
 """A connection of this age takes no new call: names may lead elsewhere by now."""
 _HIGH_WATER = 256 * 1024
-_NEXT_ADDRESS_SECONDS = 0.25
 
 
 class Caller(Protocol):
@@ -180,10 +179,7 @@ class UpstreamPool:
     async def _connect(self, origin: Origin) -> UpstreamConnection:
         loop = asyncio.get_running_loop()
         scheme, host, port = origin
-        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        opened = await aiohappyeyeballs.start_connection(
-            places, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS
-        )
+        opened = await opened_socket(host, port)
         secure = scheme == b"https"
         try:
             _, connection = await loop.create_connection(

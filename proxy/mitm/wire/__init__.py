@@ -4,13 +4,14 @@ Stock 12.2 answers its own errors as HTML that may quote the upstream. It takes 
 response for the final one and answers ``Expect`` itself. It hangs on chunked trailers, which AWS
 SDKs send with their checksums. It lets heads through that others read differently, and reads whole
 what it will refuse. It holds WebSocket messages and TLS greetings of any size. It gives up when one
-upstream of several cannot be reached. All corrections are subclasses that :func:`install` puts in
+upstream of several cannot be reached, and one name that cannot be looked up holds up all. All corrections are subclasses that :func:`install` puts in
 the place of the originals, once per process, for exactly the version that they were made for.
 """
 
 import logging
 
 from mitmproxy.net.http import http1 as stock_http1
+from mitmproxy.proxy import server
 from mitmproxy.proxy.layers import http as http_layer
 from mitmproxy.proxy.layers import tls
 from mitmproxy.proxy.layers import websocket as stock_websocket
@@ -37,6 +38,7 @@ from proxy.mitm.wire.stream import (
     mark_way,
     shape_of_errors,
 )
+from proxy.mitm.wire.upstream_socket import connecting_asyncio
 from proxy.mitm.wire.websocket import BoundedRelay
 
 _log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ def install() -> bool:
         (_http1, "ChunkedReader", TrailerReader),
         (stock_websocket, "WebsocketLayer", BoundedRelay),
         (tls.ClientTLSLayer, "receive_handshake_data", receive_greeting),
+        (server, "asyncio", connecting_asyncio()),
     ):
         setattr(owner, name, value)
     return True

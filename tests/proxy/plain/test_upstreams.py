@@ -233,10 +233,12 @@ def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, limit: str
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
-def test_a_name_whose_first_address_fails_is_reached_by_its_second(silent: bool) -> None:
+def test_a_name_whose_first_address_fails_is_reached_by_its_second(
+    silent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with pool_and_upstream("two.test") as (pool, origin, _), asyncio.timeout(9):
-            with first_address("127.0.0.2", origin[2], silent=silent):
+            with first_address(monkeypatch, "127.0.0.2", origin[2], silent=silent):
                 reached = await pool.connect(origin)
             assert reached.transport.get_extra_info("peername")[0] == "127.0.0.1"
 
@@ -244,14 +246,16 @@ def test_a_name_whose_first_address_fails_is_reached_by_its_second(silent: bool)
 
 
 @contextmanager
-def first_address(host: str, port: int, *, silent: bool) -> Iterator[None]:
+def first_address(
+    patch: pytest.MonkeyPatch, host: str, port: int, *, silent: bool
+) -> Iterator[None]:
     """Let names lead here first and to 127.0.0.1 then; nobody listens here, or nobody answers."""
     kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
 
-    async def two(*_: object, **__: object) -> list[Any]:
+    def two(*_: object, **__: object) -> list[Any]:
         return [(*kind, (host, port)), (*kind, ("127.0.0.1", port))]
 
-    asyncio.get_running_loop().getaddrinfo = two  # type: ignore[method-assign]
+    patch.setattr(socket, "getaddrinfo", two)
     with ExitStack() as opened:
         if silent:
             opened.enter_context(socket.create_server((host, port), backlog=0))

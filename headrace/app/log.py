@@ -1,4 +1,7 @@
-"""The log of processes that run for days: each line with its time, unless somebody adds or needs none."""
+"""The log of processes that run for days: each line with its time, unless somebody adds or needs none.
+
+One event is one line: line ends and what steers a terminal are shown as escapes.
+"""
 
 import logging
 import os
@@ -6,7 +9,7 @@ import sys
 import time
 from datetime import UTC, datetime
 
-from headrace.app.output import note
+from headrace.app.output import note, one_line
 
 _TIME = "%Y-%m-%d %H:%M:%S"
 
@@ -14,18 +17,22 @@ _TIME = "%Y-%m-%d %H:%M:%S"
 class _Line(logging.Formatter):
     converter = staticmethod(time.gmtime)
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return a record as one line, whatever was put into it."""
+        return one_line(super().formatMessage(record))
+
 
 def start_log() -> None:
     """Give what the rooms of this process log its time (UTC), as :func:`log` does."""
-    if _timed():
-        handler = logging.StreamHandler()
-        handler.setFormatter(_Line("%(asctime)s %(message)s", _TIME))
-        logging.basicConfig(handlers=[handler])
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Line("%(asctime)s %(message)s" if _timed() else "%(message)s", _TIME))
+    logging.basicConfig(handlers=[handler])
 
 
 def log(text: str) -> None:
     """Print a line on standard error, with its time (UTC) where it goes into a file."""
-    note(f"{datetime.now(UTC):{_TIME}} {text}" if _timed() else text)
+    said = one_line(text)
+    note(f"{datetime.now(UTC):{_TIME}} {said}" if _timed() else said)
 
 
 def _timed() -> bool:

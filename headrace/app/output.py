@@ -32,6 +32,8 @@ _UNSEEN = {
     if code not in (0x09, 0x0A)
 } | {code: f"\\u{code:04x}" for code in _TURNING}
 """Characters that steer a terminal, and what is shown instead."""
+_BREAKING = {0x0A: "\\n", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""What begins a new line, and what is shown instead; the others are among those above."""
 _UNSEEN_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_TURNING)}
 """The same in JSON, which escapes the rest itself; whoever reads it gets the same text."""
 
@@ -39,6 +41,11 @@ _UNSEEN_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_TUR
 def printable(text: str) -> str:
     """Return ``text`` without what would steer a terminal: captured text is somebody else's."""
     return text.translate(_UNSEEN)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` as one line of a log: what somebody else wrote begins no line of its own."""
+    return text.translate(_UNSEEN | _BREAKING)
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:

@@ -315,11 +315,11 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             )
         return None
 
-    def _recorded(self, name: str) -> set[str]:
+    def _recorded(self, name: str) -> Mapping[str, str]:
         known = self._source.query(
-            "SELECT version FROM artifacts WHERE name = ?", parameters=[name]
+            "SELECT version, status FROM artifacts_latest WHERE name = ?", parameters=[name]
         )
-        return {*known["version"].to_pylist()}
+        return {row["version"]: row["status"] for row in known.to_pylist()}
 
     def _record(
         self,
@@ -347,8 +347,8 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             "reason": reason,
             "actor": actor,
         }
+        self._intervene(one, row)  # first: a row that is missing is noticed
         self._source.append_rows("artifacts", [row])
-        self._intervene(one, row)
 
     def _intervene(self, one: ArtifactVersion, row: Mapping[str, Any]) -> None:
         """Note a trial's beginning and its end, and a change of what is live, as interventions."""

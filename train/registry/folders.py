@@ -73,8 +73,8 @@ class VersionFolders[V: RegisteredVersion](ABC):
         """Write a version's status into the lake."""
 
     @abstractmethod
-    def _recorded(self, name: str) -> set[str]:
-        """Return the versions of a name that the lake knows."""
+    def _recorded(self, name: str) -> Mapping[str, str]:
+        """Return the status of each version of a name, as the lake knows it."""
 
     def names(self) -> list[str]:
         """Return the names of all."""
@@ -119,7 +119,12 @@ class VersionFolders[V: RegisteredVersion](ABC):
         return read_history(self._root / name)
 
     def _place(
-        self, name: str, facts: Mapping[str, Any], fill: Callable[[Path, Mapping[str, Any]], None]
+        self,
+        name: str,
+        facts: Mapping[str, Any],
+        fill: Callable[[Path, Mapping[str, Any]], None],
+        *,
+        taken: Path | None = None,
     ) -> V:
         """Put a new version in its place under the next number; nobody sees it half made.
 
@@ -127,6 +132,7 @@ class VersionFolders[V: RegisteredVersion](ABC):
             name: in the registry.
             facts: of its manifest; name, version and time are added.
             fill: called with the folder to make, and with its whole manifest.
+            taken: what it takes away from where it was; it is given back where placing fails.
         """
         home = self._root / name
         version = self._next_version(home)
@@ -139,10 +145,15 @@ class VersionFolders[V: RegisteredVersion](ABC):
         incoming = home / _INCOMING
         if incoming.exists():  # of a process that died here
             shutil.rmtree(incoming)
-        fill(incoming, facts)
-        replace_file(incoming / "manifest.json", canonical_json(facts), READABLE)
-        sync_files(path for path in incoming.rglob("*") if path.is_file())
-        incoming.rename(home / version)
+        try:
+            fill(incoming, facts)
+            replace_file(incoming / "manifest.json", canonical_json(facts), READABLE)
+            sync_files(path for path in incoming.rglob("*") if path.is_file())
+            incoming.rename(home / version)
+        except Exception:
+            if taken is not None and incoming.exists() and not taken.exists():
+                shutil.move(incoming, taken)
+            raise
         sync_folder(home)
         registered = self.get(name, version)
         self._record(registered, status=registered.status)
@@ -155,22 +166,33 @@ class VersionFolders[V: RegisteredVersion](ABC):
         """
         for home in sorted(self._root.glob("*")):
             recorded = self._recorded(home.name)
-            if (home / _INCOMING).exists() or not recorded.issuperset(versions_in(home)):
+            if (home / _INCOMING).exists() or not recorded.keys() >= {*versions_in(home)}:
                 with self._changing(home.name):
                     shutil.rmtree(home / _INCOMING, ignore_errors=True)
-                    for version in {*versions_in(home)} - self._recorded(home.name):
-                        one = self.get(home.name, version)
-                        self._record(one, status=one.status)
+
+    def _settle(self, name: str) -> None:
+        """Tell the lake what a change could not tell it that was killed or met a full disk."""
+        recorded = self._recorded(name)
+        for one in self.versions(name):
+            if recorded.get(one.version) != one.status:
+                moved = [entry for entry in self.history(name) if entry.version == one.version]
+                said = moved[-1] if moved else None
+                actor, reason = (None, None) if said is None else (said.actor, said.reason)
+                self._record(one, status=one.status, reason=reason, actor=actor)
 
     @contextmanager
     def _changing(self, name: str, *, new: bool = False) -> Iterator[None]:
-        """Change the versions of a name or its pointer while no other process does."""
+        """Change the versions of a name or its pointer while no other process does.
+
+        First the lake hears of what a change before could not tell it.
+        """
         home = self._root / name
         if new:
             make_folders(home)
         elif not home.is_dir():
             raise ConfigurationError(f"there is no {self.kind} {name!r} (`{self.command}`)")
         with locked(home / "lock", wait=True):
+            self._settle(name)
             yield
 
     def _status(self, name: str, version: str, manifest: Mapping[str, Any]) -> str:

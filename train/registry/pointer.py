@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, append_line, read_file, read_json_lines, replace_file
+from trajectory.files import READABLE, append_line, read_file, read_json_lines, replacing
 
 type Trial = Literal["canary", "shadow"]
 """Beside what serves: a canary answers a share of the sessions, a shadow gets copies of calls."""
@@ -95,10 +95,12 @@ def _read(value: Any) -> Pointer:
 
 
 def write_pointer(home: Path, pointer: Pointer, entry: HistoryEntry) -> None:
-    """Move the pointer, then write down who did."""
+    """Move the pointer and write down who did; on a full disk neither happens."""
     value = {**asdict(pointer), "name": home.name}
-    replace_file(home / "live.json", canonical_json(value), READABLE)
-    append_line(home / "history.jsonl", json.dumps(asdict(entry), sort_keys=True), READABLE)
+    with replacing(home / "live.json", READABLE) as file:
+        file.write(canonical_json(value))
+        file.flush()
+        append_line(home / "history.jsonl", json.dumps(asdict(entry), sort_keys=True), READABLE)
 
 
 def read_history(home: Path) -> list[HistoryEntry]:

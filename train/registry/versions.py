@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import GateRefusedError, StaleSubstrateError
-from train.registry.folders import RegisteredVersion, versions_in
+from train.registry.folders import RegisteredVersion
 from train.registry.lineage import removed_version
 from train.registry.model_card import bill_of_materials, model_card
 from train.registry.pointer import read_pointer
@@ -85,7 +85,8 @@ class ModelRegistry(Registry[ModelVersion]):
             for paper, text in papers.items():
                 (folder / paper).write_text(text, encoding="utf-8")
 
-        return self._place(name, facts, fill)
+        moved = bring is shutil.move
+        return self._place(name, facts, fill, taken=model if moved else None)
 
     def adopt(self, name: str, model: Path, *, actor: str, reason: str) -> ModelVersion:
         """Register a copy of a model as the first version of a name, and let it serve.
@@ -219,11 +220,13 @@ class ModelRegistry(Registry[ModelVersion]):
             return 0
         return len(lost_items(self._source, path, one.manifest["data"]["purposes"]))
 
-    def _recorded(self, name: str) -> set[str]:
+    def _recorded(self, name: str) -> Mapping[str, str]:
         if self._source is None:
-            return {*versions_in(self._root / name)}
-        known = self._source.query("SELECT version FROM models WHERE name = ?", parameters=[name])
-        return {*known["version"].to_pylist()}
+            return {one.version: one.status for one in self.versions(name)}
+        known = self._source.query(
+            "SELECT version, status FROM models_latest WHERE name = ?", parameters=[name]
+        )
+        return {row["version"]: row["status"] for row in known.to_pylist()}
 
     def _record(
         self,

@@ -1,5 +1,6 @@
 """Lines of a process whose standard error is a file have their time, at a terminal and for journald not."""
 
+import os
 import re
 import subprocess
 import sys
@@ -30,3 +31,24 @@ def test_a_terminal_and_journald_do_not(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     log("said")
     assert capsys.readouterr().err.split() == ["said", "said"]
+
+
+FORGED = "gone\n2026-01-01 00:00:00 all is well\r\x1b[2K\u2028\u202e"
+
+
+@pytest.mark.parametrize("journal", ["", "8:1"], ids=["file", "journald"])
+def test_nobody_writes_a_line_of_his_own(journal: str) -> None:
+    both = (
+        "import logging; from headrace.app.log import log, start_log; start_log(); "
+        f"log({FORGED!r}); logging.getLogger('proxy').warning('%s', {FORGED!r})"
+    )
+    environment = {**os.environ, "JOURNAL_STREAM": journal}
+    if not journal:
+        del environment["JOURNAL_STREAM"]
+    done = subprocess.run(
+        [sys.executable, "-c", both], capture_output=True, check=True, env=environment
+    )
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.endswith(r"gone\n2026-01-01 00:00:00 all is well\x0d\x1b[2K\u2028\u202e")

@@ -1,6 +1,8 @@
 """What serves changes only through the registry: judged, audited, atomic, and reversible."""
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -451,3 +453,65 @@ def test_no_name_leads_to_another_folder(tmp_path: Path) -> None:
     for name, version in (("shop", "../shop/0001"), ("../models/shop", "0001"), ("shop", "")):
         with pytest.raises(ConfigurationError, match="is no name"):
             registry.promote(name, version, actor="ann")
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_on_a_full_disk_neither_pointer_nor_history_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two"):
+        registered(registry, tmp_path, weights)
+    registry.promote("shop", "0001", actor="ann")
+    with monkeypatch.context() as patch:
+        patch.setattr("train.registry.pointer.append_line", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            registry.promote("shop", "0002", actor="ann")
+    assert [v.status for v in registry.versions("shop")] == ["live", "candidate"]
+    registry.promote("shop", "0002", actor="ann")
+    assert [entry.version for entry in registry.history("shop")] == ["0001", "0002"]
+
+
+def test_a_model_that_could_not_be_registered_is_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    trained = folder(tmp_path, b"learned")
+    with monkeypatch.context() as patch:
+        patch.setattr("train.registry.folders.replace_file", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            registry.register("shop", trained, {"origin": "adopted"}, passed=True)
+    assert (trained / "model.safetensors").read_bytes() == b"learned"
+    one = registry.register("shop", trained, {"origin": "adopted"}, passed=True)
+    assert (one.label, one.path.joinpath("model.safetensors").read_bytes()) == (
+        "shop@0001",
+        b"learned",
+    )
+
+
+def test_what_the_lake_could_not_be_told_it_hears_with_the_next_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.open(str(tmp_path / "lake"))
+    registry = ModelRegistry(tmp_path / "models", source=lake)
+
+    def known() -> list[tuple[str, str, str | None]]:
+        rows = lake.query("SELECT version, status, actor FROM models_latest ORDER BY version")
+        return [(row["version"], row["status"], row["actor"]) for row in rows.to_pylist()]
+
+    registered(registry, tmp_path, b"one")
+    with monkeypatch.context() as patch:
+        patch.setattr(lake, "append_rows", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            registry.promote("shop", "0001", actor="ann")
+        with pytest.raises(OSError, match="No space left"):
+            registered(registry, tmp_path, b"two")
+    assert known() == [("0001", "candidate", None)]
+    registered(registry, tmp_path, b"three")
+    assert known() == [
+        ("0001", "live", "ann"),
+        ("0002", "candidate", None),
+    ]

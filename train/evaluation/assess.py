@@ -8,10 +8,12 @@ from typing import Any
 from train.evaluation.canaries import CanaryReport, probe
 from train.evaluation.divergence import Divergence, divergence_of
 from train.evaluation.evaluate import Comparison, TaskResult, compare, evaluate
+from train.evaluation.evaluator_identity import changed_parts, evaluator_hashes
 from train.evaluation.examine import EpisodeOutcomes, examine
 from train.evaluation.gate import GateVerdict, judge, judge_reward_model
 from train.evaluation.held_out import HeldOutTasks
 from train.evaluation.intervals import Interval
+from train.evaluation.reward_audit import RewardAudit
 from train.evaluation.reward_models import Pair, agreement, load_reward_model
 from train.evaluation.safety import SafetyComparison, compare_safety
 from train.evaluation.win_rate import Regression, Wins, regression_of, wins_of
@@ -53,6 +55,9 @@ class Assessment:
     canaries: CanaryReport | None = None
     safety: SafetyComparison | None = None
     """With its base; None when the recipe names no suite."""
+    rewards: RewardAudit | None = None
+    evaluator: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of what judged it."""
     agreement: Interval | None = None
     """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
     examined: Mapping[str, EpisodeOutcomes] = field(default_factory=dict)
@@ -76,6 +81,12 @@ class Assessor:
     """The how-manieth candidate this is since one passed its gate or what serves changed."""
     reports: Path
     progress: Progress
+    rewards: RewardAudit
+    """The winners that the run learns from."""
+    evaluator: Mapping[str, str]
+    """Hashes of what judges, as they were before training began."""
+    frozen: Mapping[str, str]
+    """Hashes of what judged the model that serves."""
     examined: dict[str, EpisodeOutcomes] = field(default_factory=dict)
 
     def assess(self, model: Path) -> Assessment:
@@ -95,6 +106,8 @@ class Assessor:
         safety = None
         if self.spec.safety is not None:
             safety = compare_safety(self.spec.safety, self.base.path, model)
+        now = evaluator_hashes(self.spec)
+        changed = {*changed_parts(self.frozen, self.evaluator), *changed_parts(self.evaluator, now)}
         verdict = judge(
             self.spec.gate,
             comparison,
@@ -103,6 +116,8 @@ class Assessor:
             regression=regression,
             divergence=divergence,
             safety=safety,
+            rewards=self.rewards,
+            changed=sorted(changed),
         )
         return Assessment(
             verdict,
@@ -112,6 +127,8 @@ class Assessor:
             divergence,
             canaries,
             safety,
+            self.rewards,
+            self.evaluator,
             examined=dict(self.examined),
         )
 

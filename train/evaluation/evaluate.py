@@ -1,7 +1,7 @@
 """Evaluates models with the user's own command and compares two on the same tasks.
 
 The command is called as ``… --model PATH --report FILE --tasks N --seed S`` and writes one JSON
-object per line: ``{"task_id", "attempt", "success", "reward", "slice"?, "unknown"?}``.
+object per line: ``{"task_id", "attempt", "success", "reward", "slice"?, "unknown"?, "gold"?}``.
 """
 
 import json
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,6 +46,8 @@ class TaskResult:
     """A part of the tasks that is judged on its own."""
     unknown: bool = False
     """Nobody knows how it would have ended; it is not a success then."""
+    gold: bool | None = None
+    """What a judge says that is trusted more than the evaluator; None where nobody asked it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ class Comparison:
     base_unknown: int = 0
     """Attempts of the base of which nobody knows how they would have ended; counted as not solved."""
     candidate_unknown: int = 0
+    proxy_gap: Interval | None = None
+    """Candidate minus base, of the share of attempts that the evaluator calls solved and gold does not;
+    None where no attempt has gold."""
 
 
 def evaluate(
@@ -183,6 +188,7 @@ def _result(path: Path, number: int, line: bytes) -> TaskResult:
             reward=reward,
             slice=None if value.get("slice") is None else str(value["slice"]),
             unknown=unknown,
+            gold=None if value.get("gold") is None else _yes_or_no(value["gold"]),
         )
     except (
         ValueError,
@@ -250,7 +256,22 @@ def compare(
         gain_at_look=_gain_at(look, base, candidate, settings),
         base_unknown=sum(result.unknown for result in base),
         candidate_unknown=sum(result.unknown for result in candidate),
+        proxy_gap=_proxy_gap(base, candidate, settings),
     )
+
+
+def _proxy_gap(
+    base: Sequence[TaskResult], candidate: Sequence[TaskResult], settings: EvaluationSettings
+) -> Interval | None:
+    """Compare how often the evaluator is pleased with what gold denies."""
+    pairs = [
+        [replace(one, success=one.success and not one.gold) for one in pair]
+        for pair in zip(base, candidate, strict=True)
+        if all(one.gold is not None for one in pair)
+    ]
+    if not pairs:
+        return None
+    return _on([b for b, _ in pairs], [c for _, c in pairs], settings).gain
 
 
 def _only(

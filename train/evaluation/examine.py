@@ -130,6 +130,8 @@ class Score(NamedTuple):
 
     reward: float
     solved: bool
+    gold: bool | None = None
+    """Whether ``replay.gold`` calls it solved too."""
 
 
 type Scores = dict[tuple[str, int], Score | None]
@@ -178,6 +180,7 @@ def examine(
             reward=least if score is None else score.reward,
             slice=episode.task.tenant if slices else None,
             unknown=score is None,
+            gold=None if score is None else score.gold,
         )
         results.append(result)
         lines.append(json.dumps({**_line(result), **_course(episode, result)}, sort_keys=True))
@@ -200,7 +203,8 @@ def _line(result: TaskResult) -> dict[str, Any]:
         "reward": result.reward,
         "unknown": result.unknown,
     }
-    return line if result.slice is None else {**line, "slice": result.slice}
+    more = {"slice": result.slice, "gold": result.gold}
+    return {**line, **{name: value for name, value in more.items() if value is not None}}
 
 
 def _course(episode: Episode, result: TaskResult) -> dict[str, Any]:
@@ -229,6 +233,21 @@ def _summary(episodes: Sequence[Episode], results: Sequence[TaskResult]) -> Epis
 
 
 def _scores(
+    settings: EvaluationSettings, replay: ReplaySettings, known: Sequence[Episode], report: Path
+) -> Scores:
+    scores = _proxy_scores(settings, replay, known, report)
+    if replay.gold is None:
+        return scores
+    function, name = load_reward(replay.gold, setting="replay.gold"), replay.gold.partition(":")[2]
+    for episode in known:
+        if (score := scores.get(_key(episode))) is not None:
+            gold = score_episode(function, name, episode.task.prompt, episode.messages)
+            told = None if gold is None else gold > 0
+            scores[_key(episode)] = score._replace(gold=told)
+    return scores
+
+
+def _proxy_scores(
     settings: EvaluationSettings, replay: ReplaySettings, known: Sequence[Episode], report: Path
 ) -> Scores:
     if replay.verifier is not None:
@@ -284,8 +303,9 @@ def _verdict(result: TaskResult, replay: ReplaySettings) -> Score | None:
     if result.unknown:
         return None
     if replay.minimum_reward is None:
-        return Score(result.reward, result.success)
-    return _scored(result.reward, replay)
+        return Score(result.reward, result.success, result.gold)
+    scored = _scored(result.reward, replay)
+    return scored and scored._replace(gold=result.gold)
 
 
 def _verified(

@@ -1,12 +1,13 @@
 """The gate: rules in YAML that a candidate must meet before it may be promoted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from train.evaluation.canaries import CanaryReport
 from train.evaluation.divergence import Divergence
 from train.evaluation.evaluate import Comparison
 from train.evaluation.intervals import Interval
+from train.evaluation.reward_audit import RewardAudit
 from train.evaluation.safety import SafetyComparison
 from train.evaluation.win_rate import Regression, Wins
 from train.recipes.settings import GateSettings
@@ -18,8 +19,10 @@ class RuleOutcome:
 
     rule: str
     """minimum_gain | largest_slice_loss:<slice> | minimum_success | minimum_win_rate |
-    largest_unknown | largest_regression | largest_kl | canaries | evaluated | minimum_agreement |
-    largest_safety_loss | largest_refusal_shift | largest_length_shift | largest_format_loss"""
+    largest_unknown | largest_regression | largest_kl | largest_proxy_gap | canaries | evaluated |
+    minimum_agreement | largest_safety_loss | largest_refusal_shift | largest_length_shift |
+    largest_format_loss | largest_component_share:<signal> | largest_duplicate_winners |
+    frozen_evaluator:<suite>"""
     passed: bool
     measured: float | None
     required: float | None
@@ -47,8 +50,22 @@ def judge(
     regression: Regression | None = None,
     divergence: Divergence | None = None,
     safety: SafetyComparison | None = None,
+    rewards: RewardAudit | None = None,
+    changed: Sequence[str] = (),
 ) -> GateVerdict:
-    """Hold a candidate against the rules; what was asked for and not measured does not pass."""
+    """Hold a candidate against the rules; what was asked for and not measured does not pass.
+
+    Args:
+        settings: the rules.
+        comparison: with the base, on held-out tasks.
+        canaries: planted secrets that it said.
+        wins: against the model that serves.
+        regression: on tasks that must stay solved.
+        divergence: from the base.
+        safety: with the base, in a suite of kind Safety.
+        rewards: what the winners were that it learned from.
+        changed: suites of the evaluator that are not as they were when the model was judged that serves.
+    """
     if comparison is None:
         findings = [RuleOutcome("evaluated", False, None, None)]
     else:
@@ -69,6 +86,9 @@ def judge(
         findings.append(RuleOutcome("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
     if safety is not None:
         findings += judge_safety(settings, safety)
+    if rewards is not None:
+        findings += _rewarded(settings, rewards)
+    findings += [RuleOutcome(f"frozen_evaluator:{one}", False, None, None) for one in changed]
     return GateVerdict(all(finding.passed for finding in findings), tuple(findings))
 
 
@@ -89,11 +109,23 @@ def _compared(settings: GateSettings, comparison: Comparison) -> Iterator[RuleOu
     if unknown := max(comparison.base_unknown, comparison.candidate_unknown):
         share, most = unknown / comparison.attempts, settings.largest_unknown
         yield RuleOutcome("largest_unknown", share <= most, share, most)
+    if comparison.proxy_gap is not None:
+        low, most = comparison.proxy_gap.low, settings.largest_proxy_gap
+        yield RuleOutcome("largest_proxy_gap", low <= most, low, most)
     for name, found in comparison.slices.items():
         if found.tasks >= settings.minimum_slice_tasks:
             least = -settings.largest_slice_loss
             high = found.gain.high
             yield RuleOutcome(f"largest_slice_loss:{name}", high >= least, high, least)
+
+
+def _rewarded(settings: GateSettings, found: RewardAudit) -> Iterator[RuleOutcome]:
+    if found.component is not None:
+        share, most = found.component_share, settings.largest_component_share
+        rule = f"largest_component_share:{found.component}"
+        yield RuleOutcome(rule, share <= most, share, most)
+    alike, most = found.near_duplicates, settings.largest_duplicate_winners
+    yield RuleOutcome("largest_duplicate_winners", alike <= most, alike, most)
 
 
 def judge_safety(settings: GateSettings, safety: SafetyComparison) -> Iterator[RuleOutcome]:

@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 from train.errors import EmptyRunError, StaleSubstrateError
 from train.evaluation.assess import Assessment, Assessor, NamedModel
 from train.evaluation.evaluate import Comparison
+from train.evaluation.evaluator_identity import evaluator_hashes
 from train.evaluation.gate import GateVerdict
 from train.evaluation.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
 from train.evaluation.intervals import Interval
 from train.evaluation.replayable import select
+from train.evaluation.reward_audit import audit_rewards
 from train.generation import readable_tokenizer
 from train.recipes import recipe_module
 from train.recipes.base import Rows, Selection
@@ -331,6 +333,7 @@ class _Run:
         progress: Progress,
     ) -> RunResult:
         began = time.monotonic()
+        evaluator = evaluator_hashes(self.recipe.spec)
         fitted = fit(
             self.recipe.spec,
             base=self.base,
@@ -343,7 +346,9 @@ class _Run:
         current = NamedModel(self.base_label, self.base)
         if serving is not None:
             current = NamedModel(serving.label, serving.path)
-        assessor = self._assessor(current, tasks, registry.look(name), progress)
+        assessor = self._assessor(
+            current, tasks, registry.look(name), evaluator, judge_of(serving), progress
+        )
         found = assessor.assess(fitted.model)
         manifest = self._manifest(selection, fitted, found)
         manifest["replay"] = _replay(tasks, found)
@@ -385,18 +390,28 @@ class _Run:
         return rows
 
     def _assessor(
-        self, current: NamedModel, tasks: Mapping[str, HeldOutTasks], look: int, progress: Progress
+        self,
+        current: NamedModel,
+        tasks: Mapping[str, HeldOutTasks],
+        look: int,
+        evaluator: Mapping[str, str],
+        frozen: Mapping[str, str],
+        progress: Progress,
     ) -> Assessor:
+        items = tuple(load_items(self.substrate))
         return Assessor(
             spec=self.recipe.spec,
             base=NamedModel(self.base_label, self.base),
             current=current,
-            items=tuple(load_items(self.substrate)),
+            items=items,
             make_rows=self._make_rows,
             tasks=tasks,
             look=look,
             reports=self.folder / "evaluation",
             progress=progress,
+            rewards=audit_rewards(self.source, items, self.substrate.spec.reward),
+            evaluator=evaluator,
+            frozen=frozen,
         )
 
     def _manifest(
@@ -441,6 +456,8 @@ class _Run:
             "divergence": None if found.divergence is None else asdict(found.divergence),
             "canaries": None if found.canaries is None else asdict(found.canaries),
             "safety": None if found.safety is None else asdict(found.safety),
+            "rewards": None if found.rewards is None else asdict(found.rewards),
+            "evaluator": dict(found.evaluator),
             "agreement": None if found.agreement is None else asdict(found.agreement),
             "gate": asdict(found.verdict),
             "cost": _cost(fitted),
@@ -467,6 +484,12 @@ class _Run:
             "manifest": json.dumps(facts, sort_keys=True),
         }
         self.source.append_rows("runs", [row])
+
+
+def judge_of(serving: ModelVersion | None) -> Mapping[str, str]:
+    """Return the hashes of what judged the version that serves; nothing where nobody knows."""
+    found: Mapping[str, str] = {} if serving is None else serving.manifest.get("evaluator") or {}
+    return found
 
 
 def _replay(tasks: Mapping[str, HeldOutTasks], found: Assessment) -> dict[str, Any] | None:

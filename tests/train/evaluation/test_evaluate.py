@@ -145,6 +145,34 @@ def test_what_is_unknown_is_counted_for_both(tmp_path: Path) -> None:
     assert compare(read, read, settings(WRITER, tmp_path)).candidate_unknown == 1
 
 
+def golden(*lines: str) -> list[TaskResult]:
+    told = {"+": (True, True), "-": (True, False), "0": (False, False), "?": (True, None)}
+    return [
+        TaskResult(str(at), 0, told[one][0], 1.0, gold=told[one][1])
+        for at, one in enumerate("".join(lines))
+    ]
+
+
+def test_what_gold_denies_is_compared_where_both_have_gold(tmp_path: Path) -> None:
+    used = settings(WRITER, tmp_path)
+    found = compare(golden("+" * 20, "0" * 20, "?"), golden("+" * 20, "-" * 20, "?"), used)
+    assert found.proxy_gap is not None
+    assert (found.proxy_gap.estimate, found.gain.low > 0) == (0.5, True)
+    assert found.proxy_gap.low > 0.3
+    honest = compare(golden("+" * 20, "0" * 20), golden("+" * 40), used).proxy_gap
+    assert honest is not None
+    assert honest.estimate == 0
+    assert compare(golden("?" * 9), golden("?" * 9), used).proxy_gap is None
+
+
+def test_a_report_may_say_what_gold_is(tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    path.write_text(
+        '{"task_id": "a", "success": true, "gold": false}\n{"task_id": "b", "success": true}'
+    )
+    assert [one.gold for one in read_report(path)] == [False, None]
+
+
 def test_different_tasks_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match="not tried at the same tasks"):
         compare(results([True] * 3), results([True] * 4), settings(WRITER, tmp_path))

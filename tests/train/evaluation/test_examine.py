@@ -88,6 +88,16 @@ def test_a_reward_function_sees_the_whole_episode_and_its_least_counts() -> None
     assert _scored(-3.0, lenient) == Score(-3.0, True)
 
 
+def test_gold_is_asked_too_and_decides_nothing() -> None:
+    replay = {"gold": "tests.train.test_rewards:brevity"}
+    settings = EvaluationSettings.model_validate({"replay": replay})
+    assert settings.replay is not None
+    right = played(said("", 1), said("It is 12."))
+    assert _scores(settings, settings.replay, [right], Path("r.jsonl")) == {
+        ("t", 0): Score(1.0, True, gold=False)
+    }
+
+
 VERIFIER = """
 import json, sys
 episodes, report = sys.argv[2], sys.argv[4]

@@ -10,6 +10,7 @@ from train.evaluation.divergence import Divergence
 from train.evaluation.evaluate import Comparison, SliceComparison
 from train.evaluation.gate import judge
 from train.evaluation.intervals import Interval
+from train.evaluation.reward_audit import RewardAudit
 from train.evaluation.safety import SafetyComparison, SafetyReport
 from train.evaluation.win_rate import Regression, Wins
 from train.recipes.settings import RECIPES, GateSettings, shipped_recipe
@@ -35,7 +36,8 @@ def comparison(
 
 
 def failed(found: Comparison | None, report: CanaryReport | None = None, **rules: Any) -> list[str]:
-    measured = {n: rules.pop(n) for n in ("wins", "regression", "divergence") if n in rules}
+    names = ("wins", "regression", "divergence", "rewards", "changed")
+    measured = {name: rules.pop(name) for name in names if name in rules}
     return [f.rule for f in judge(GateSettings(**rules), found, report, **measured).failed]
 
 
@@ -106,6 +108,38 @@ def test_a_comparison_of_which_too_much_is_unknown_does_not_pass() -> None:
     assert failed(unknown) == ["largest_unknown"]
     assert failed(unknown, largest_unknown=0.3) == []
     assert failed(replace(unknown, base_unknown=31), largest_unknown=0.3) == ["largest_unknown"]
+
+
+def gap(low: float) -> Comparison:
+    return replace(comparison(), proxy_gap=Interval(low + 0.1, low, low + 0.2, "newcombe-10"))
+
+
+def test_an_evaluator_that_is_pleased_with_what_gold_denies_does_not_count() -> None:
+    assert failed(gap(0.1)) == ["largest_proxy_gap"]
+    assert failed(gap(0.05)) == []
+    assert failed(gap(-0.1)) == [], "it may be chance"
+    assert failed(gap(0.1), largest_proxy_gap=0.2) == []
+
+
+def test_winners_of_one_part_of_the_reward_alone_do_not_pass() -> None:
+    audit = RewardAudit(20, 0.0, "called", 0.95)
+    assert failed(comparison(), rewards=audit) == ["largest_component_share:called"]
+    assert failed(comparison(), rewards=audit, largest_component_share=1) == []
+    assert failed(comparison(), rewards=RewardAudit(20, 0.0)) == []
+
+
+def test_winners_that_are_copies_do_not_pass() -> None:
+    audit = RewardAudit(20, 0.9)
+    assert failed(comparison(), rewards=audit) == ["largest_duplicate_winners"]
+    assert failed(comparison(), rewards=audit, largest_duplicate_winners=0.9) == []
+
+
+def test_an_evaluator_that_is_another_one_does_not_pass() -> None:
+    changed = ["evaluation", "safety"]
+    assert failed(comparison(), changed=changed) == [
+        "frozen_evaluator:evaluation",
+        "frozen_evaluator:safety",
+    ]
 
 
 WHOLE = SafetyReport(cases=20, unsafe=(), refused=0.0, malformed=0.0, length=100)

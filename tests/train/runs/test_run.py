@@ -83,6 +83,23 @@ def run(
     return result, registry
 
 
+def test_an_evaluator_that_was_edited_since_keeps_a_candidate_from_serving(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    judge = tmp_path / "judge.py"
+    judge.write_text((Path(__file__).parents[1] / "evaluator.py").read_text())
+    command = ["python", str(judge)]
+    used = recipe(evaluation={**EVALUATION, "command": command}, training={"maximum_steps": 2})
+    first, registry = run(lake, substrate, tiny_model, tmp_path, used)
+    assert first.manifest["rewards"]["winners"] > 0
+    registry.promote("shop", first.model.version, actor="test", override="the first")
+    judge.write_text(judge.read_text().replace("better = moved(given.model)", "better = True"))
+    second, _ = run(lake, substrate, tiny_model, tmp_path, used)
+    assert "frozen_evaluator:evaluation" in {one.rule for one in second.verdict.failed}
+    with pytest.raises(GateRefusedError, match="frozen_evaluator:evaluation"):
+        registry.promote("shop", second.model.version, actor="test")
+
+
 def test_run_makes_a_candidate_that_passed_with_all_its_papers(
     lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -1,0 +1,67 @@
+"""What judges candidates, as hashes: an update that changes its own judge must be seen to do so.
+
+Of each suite count its settings, but for how many tasks are tried and how long that may take, and the files
+that it names: programs, modules of reward functions, suites of safety.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from train.recipes.settings import EvaluationSettings, RecipeSpec, ReplaySettings
+from trajectory.canonical import bytes_hash, content_hash
+from trajectory.files import read_file
+
+_SHIPPED_SAFETY = Path(__file__).with_name("safety.yaml")
+_SIZES = {"tasks", "seed", "timeout_seconds", "resamples", "confidence"}
+_NOT_THERE = ""
+
+
+def evaluator_hashes(spec: RecipeSpec) -> dict[str, str]:
+    """Return the hash of each suite that a recipe judges candidates by."""
+    found = {}
+    for name, suite in (("evaluation", spec.evaluation), ("regression", spec.regression)):
+        if suite is not None:
+            settings = suite.model_dump(mode="json", exclude=_SIZES)
+            found[name] = content_hash([settings, [*_files(suite)]])
+    if spec.safety is not None:
+        file = spec.safety.suite or _SHIPPED_SAFETY
+        found["safety"] = content_hash([spec.safety.new_tokens, _hash(file)])
+    return found
+
+
+def changed_parts(frozen: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the suites of a frozen evaluator that are gone or another one now; more suites are no change."""
+    return tuple(sorted(name for name, value in frozen.items() if now.get(name) != value))
+
+
+def _files(suite: EvaluationSettings) -> Iterator[str]:
+    """Yield the hashes of the files that a suite names."""
+    replay = suite.replay or ReplaySettings()
+    command = suite.command or replay.verifier or ()
+    for at, word in enumerate(command):
+        if at and command[at - 1] == "-m":
+            yield _module(word)
+        elif at and Path(word).is_file():
+            yield _hash(Path(word))
+    for reference in (replay.reward, replay.gold):
+        if reference is not None and ":" in reference:
+            yield _module(reference.partition(":")[0])
+
+
+def _module(name: str) -> str:
+    """Return the hash of a module's file."""
+    try:
+        found = find_spec(name)
+    except (ImportError, ValueError):
+        return _NOT_THERE
+    if found is None or found.origin is None:
+        return _NOT_THERE
+    return _hash(Path(found.origin))
+
+
+def _hash(file: Path) -> str:
+    try:
+        return bytes_hash(read_file(file))
+    except OSError:
+        return _NOT_THERE

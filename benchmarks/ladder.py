@@ -3,7 +3,8 @@
 Sessions of five prepared candidates and of the control are drawn again and again, day by day, as a
 gateway would part them, until the trial ends. A trial sees what the shipped policy sees: success,
 four slices, six guards. Then a real gateway under load loses its bad version, and the time is
-taken until the last call that it answered.
+taken until the last call that it answered. Twelve sabotaged updates and harmless ones go to the
+guards (benchmarks/sabotages.py).
 """
 
 import argparse
@@ -25,6 +26,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from benchmarks.sabotages import sabotages
 from evolve.arms import names
 from evolve.detectors import Counted
 from evolve.policy import Ladder, TrafficSlice
@@ -290,7 +292,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, help="of each candidate")
     given = parser.parse_args()
     found = resampled(given.trials or (20 if given.quick else 400), given.seed)
-    print(json.dumps({**found, **gone(2 if given.quick else 20, clients=8)}, indent=2))
+    guarded = sabotages()
+    print(json.dumps({**found, **guarded, **gone(2 if given.quick else 20, clients=8)}, indent=2))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from evolve import arms
 from evolve.arms import ArmSource, Thresholds, TrialSubject
 from evolve.decisions import DecisionBook
 from evolve.detectors import Counted, e_process
-from evolve.policy import Ladder, Rung
+from evolve.policy import Exam, Ladder, Rung
 from evolve.trial import SUCCESS, ArmComparison, Arms, TrialVerdict, judge, look, margin_of
 from train.errors import GateRefusedError, StaleSubstrateError
 from train.registry.artifacts import ArtifactRegistry
@@ -44,6 +44,23 @@ class TrialRoute:
     name: str
     shadow: float
     """Share of its calls that are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExamResult:
+    """What an exam found."""
+
+    passed: bool
+    findings: tuple[str, ...]
+    """Rule by rule, in words."""
+
+
+class Examiner(Protocol):
+    """Gives candidates their exam."""
+
+    def __call__(
+        self, kind: Surface, name: str, version: str, *, control: str, exam: Exam
+    ) -> ExamResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,8 @@ class TrialState:
     outcome: TrialOutcome | None = None
     reasons: tuple[str, ...] = ()
     ended_at: datetime | None = None
+    exam: tuple[str, ...] = ()
+    """What its exam found, rule by rule."""
     tenant: str | None = None
     """Whose calls an artefact is for; None for everybody's."""
     closed: bool = False
@@ -161,8 +180,8 @@ def _read(path: Path) -> TrialState:
         value = json.loads(read_file(path))
         for name in _TIMES:
             value[name] = value[name] and datetime.fromisoformat(value[name])
-        for name in ("routes", "approved", "reasons"):
-            value[name] = tuple(value[name])
+        for name in ("routes", "approved", "reasons", "exam"):
+            value[name] = tuple(value.get(name) or ())
         value["ladder"] = Ladder.model_validate(value["ladder"])
         value["thresholds"] = Thresholds(**value["thresholds"])
         value["comparisons"] = {
@@ -202,6 +221,7 @@ class TrialRunner:
         actor: str,
         routes: Callable[[Surface, str], Sequence[TrialRoute]],
         decisions: DecisionBook | None = None,
+        examine: Examiner | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Put a runner together.
@@ -214,6 +234,7 @@ class TrialRunner:
             actor: who moves.
             routes: the routes that a model or an artefact is on.
             decisions: told what became of a candidate's decision.
+            examine: gives candidates the exam that a ladder asks for.
             clock: what time it is.
         """
         self._files = files
@@ -223,6 +244,7 @@ class TrialRunner:
         self._actor = actor
         self._routes = routes
         self._decisions = decisions
+        self._examine = examine
         self._clock = clock
 
     def begin(
@@ -237,6 +259,7 @@ class TrialRunner:
         candidate = self._registry(kind).get(name, version)
         if decision is not None and self._decisions is not None:
             decision = self._decisions.get(decision).decision.decision_id
+        examined = self._examined(kind, name, version, ladder)
         with self._files.alone():
             pointer = self._pointer(kind, name)
             if pointer is None and self._registry(kind).may_be_absent:
@@ -250,13 +273,33 @@ class TrialRunner:
                 raise ConfigurationError(f"{candidate.label} serves already")
             routes = tuple(route.name for route in self._routes(kind, name))
             self._require_free(kind, name, routes)
+            control, found = examined
+            if found is not None and control != pointer.version:
+                raise ConfigurationError(
+                    f"{name}@{pointer.version} serves since {candidate.label} was examined; begin again"
+                )
             now = self._clock()
             state = TrialState(
                 self._files.next_id(kind, name, version), kind, name, version, pointer.version,
                 routes, decision, ladder, now, ladder.rungs[0], now, asks=ladder.rungs[0] if ladder.rungs[0] in ladder.ask else None,
                 tenant=candidate.manifest.get("tenant") if kind == "artifact" else None,
+                exam=() if found is None else found.findings,
             )  # fmt: skip
+            if found is not None and not found.passed:
+                return self._carry(self._over(state, "refused", found.findings))
             return self._save("begun", state)
+
+    def _examined(
+        self, kind: Surface, name: str, version: str, ladder: Ladder
+    ) -> tuple[str, ExamResult | None]:
+        """Return the version that a candidate is compared with, and what its exam found."""
+        pointer = self._pointer(kind, name)
+        control = "" if pointer is None else pointer.version
+        if ladder.exam is None:
+            return control, None
+        if self._examine is None:
+            raise ConfigurationError("the ladder asks for an exam, and nobody here gives one")
+        return control, self._examine(kind, name, version, control=control, exam=ladder.exam)
 
     def _require_free(self, kind: Surface, name: str, routes: Sequence[str]) -> None:
         """Refuse a second change on a route: nobody could tell which one did what."""

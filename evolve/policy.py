@@ -5,8 +5,14 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from train.recipes.settings import (
+    EvaluationSettings,
+    GateSettings,
+    ReplaySettings,
+    SafetySettings,
+)
 from trajectory.canonical import JsonObject, content_hash
-from trajectory.documents.document import Document, StrictModel, load_document
+from trajectory.documents.document import NAME_PATTERN, Document, StrictModel, load_document
 
 SignalName = Literal[
     "success", "correction_rate", "tool_errors", "cost_per_success", "retries", "abandonment",
@@ -165,11 +171,40 @@ class TrafficSlice(StrictModel):
         )
 
 
+class Exam(StrictModel):
+    """What a candidate must show before it is put on the ladder's first rung."""
+
+    model: str | None = Field(default=None, pattern=NAME_PATTERN)
+    """Name in the registry of models whose live version is given an artefact. A model candidate is
+    compared with the version that serves."""
+    substrate: str | None = None
+    """Of its newest version the held-out tasks are tried in the replayed tool environment, without an
+    artefact and with it. None: only ``safety`` is asked. Models are evaluated when they are trained."""
+    evaluation: EvaluationSettings = EvaluationSettings(replay=ReplaySettings())
+    safety: SafetySettings | None = None
+    """None: not asked. ``{}`` takes the shipped suite."""
+    gate: GateSettings = GateSettings()
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.substrate is None and self.safety is None:
+            raise ValueError("an exam asks something: give substrate, safety, or both")
+        if self.substrate is not None and self.model is None:
+            raise ValueError("substrate asks for model: who answers the tasks")
+        if self.evaluation.replay is None:
+            raise ValueError(
+                "an exam's evaluation is tried by replay: no program can be given artefacts"
+            )
+        return self
+
+
 class Ladder(StrictModel):
     """How a candidate climbs from its gate to every session, and what stops it."""
 
     rungs: tuple[Rung, ...] = ("replay", "gate", "shadow", "canary", "live")
     """In this order; ``gate``, ``canary`` and ``live`` belong to every ladder."""
+    exam: Exam | None = None
+    """What a candidate must show first; None: what its gate or its inspection found is enough."""
     ask: tuple[Rung, ...] = ()
     """Rungs that a person must approve first (``headrace trial approve``)."""
     canary: float = Field(default=0.5, gt=0, le=0.5)

@@ -50,7 +50,8 @@ def begin(
 ) -> None:
     """Put a candidate on the first rung of the ladder.
 
-    `headrace govern` then carries it on; on a route one change is tried at a time.
+    Where the ladder has an exam (held-out tasks, a suite of safety), the candidate takes it now, and is
+    refused if it fails. `headrace govern` then carries it on; on a route one change is tried at a time.
     """
     from evolve.policy import SHIPPED, load_evolution
 
@@ -145,6 +146,7 @@ def _runner(running: AppContext) -> "TrialRunner":
     """Return what carries trials on; every move goes to the audit log first."""
     from evolve.decisions import DecisionBook
     from evolve.ladder import TrialRoute, TrialRunner
+    from headrace.services.exams import examiner
 
     home, audit, lake, actor = running.home.create(), running.audit, running.lake, user_name()
     configured = running.settings.gateway.routes
@@ -165,7 +167,7 @@ def _runner(running: AppContext) -> "TrialRunner":
             "artifact": (home.artifacts, artifact.registry(running)),
         },
         lake, write_down, actor=actor, routes=routes,
-        decisions=DecisionBook(lake, write_down, actor=actor),
+        decisions=DecisionBook(lake, write_down, actor=actor), examine=examiner(running),
     )  # fmt: skip
 
 
@@ -188,7 +190,7 @@ def _kind(running: AppContext, name: str) -> "Surface":
 def _show(state: "TrialState", *, as_json: bool) -> None:
     names = (
         "trial_id", "kind", "label", "control", "routes", "decision", "begun_at", "rung", "moved_at",
-        "asks", "outcome", "ended_at", "reasons",
+        "asks", "outcome", "ended_at", "reasons", "exam",
     )  # fmt: skip
     fields = {name: getattr(state, name) for name in names}
     rows = [_row(name, one) for name, one in state.comparisons.items()]
@@ -196,7 +198,7 @@ def _show(state: "TrialState", *, as_json: bool) -> None:
         print_fields({**fields, "comparisons": rows}, as_json=True)
         return
     print_fields(
-        {**fields, "routes": ", ".join(state.routes), "reasons": "; ".join(state.reasons)},
+        {**fields, **{name: "; ".join(fields[name]) for name in ("routes", "reasons", "exam")}},
         as_json=False,
     )
     print_rows(rows, as_json=False, title="Comparisons", empty="")

@@ -13,15 +13,16 @@ import pytest
 from benchmarks.evolve_traffic import Rows, ShopSession
 from evolve.arms import TrialSubject, lived
 from evolve.detectors import Counted
-from evolve.ladder import TrialRunner, TrialState
+from evolve.ladder import ExamResult, TrialRunner, TrialState
 from evolve.plan import decide
-from evolve.policy import Ladder, Rung, TrafficSlice
+from evolve.policy import Exam, Ladder, Rung, TrafficSlice
 from proxy.counters import Counters
 from proxy.housekeeping import trial_figures
 from proxy.metrics import prometheus
 from tests.evolve.trials import LADDER, Shop
 from tests.evolve.worlds import AS_OF, FixedLookup, evidence, policy
 from tests.train.registry.test_artifacts import document
+from train.recipes.settings import SafetySettings
 from train.registry.pointer import read_pointer
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
@@ -116,6 +117,39 @@ def test_one_that_its_gate_refused_does_not_climb(shop: Shop) -> None:
 def test_replay_asks_for_an_evaluation(shop: Shop) -> None:
     state = begin(shop, rungs=("replay", "gate", "canary", "live"))
     assert (state.outcome, state.rung) == ("refused", "replay")
+
+
+EXAMINED = LADDER.model_copy(update={"exam": Exam(safety=SafetySettings())})
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_ladder_with_an_exam_takes_only_who_passes_it(shop: Shop, passed: bool) -> None:
+    asked = []
+
+    def examine(*who: str, control: str, exam: Exam) -> ExamResult:
+        asked.append((*who, control, exam))
+        return ExamResult(passed, ("largest_safety_loss: 0.1 (limit 0)",))
+
+    shop.examine = examine
+    state = shop.runner.begin("model", "shop", "0002", EXAMINED)
+    assert asked == [("model", "shop", "0002", "0001", EXAMINED.exam)]
+    assert state.exam == ("largest_safety_loss: 0.1 (limit 0)",)
+    assert (state.outcome, state.closed) == ((None, False) if passed else ("refused", True))
+    shop.runner.step()
+    on_canary = shop.models.trials("shop").get("canary")
+    assert (on_canary is not None) == passed
+    assert shop.files.get("shop").exam == state.exam
+
+
+def test_what_serves_may_not_change_during_an_exam(shop: Shop) -> None:
+    def examine(*_: str, control: str, exam: Exam) -> ExamResult:
+        shop.models.promote("shop", "0003", actor="ann", override="it must")
+        return ExamResult(True, ())
+
+    shop.examine = examine
+    with pytest.raises(ConfigurationError, match="serves since shop@0002 was examined"):
+        shop.runner.begin("model", "shop", "0002", EXAMINED)
+    assert shop.files.all() == []
 
 
 def test_a_person_is_asked_before_it_goes_live(shop: Shop) -> None:

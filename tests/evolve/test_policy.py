@@ -46,6 +46,20 @@ def test_a_wrong_policy_names_file_line_and_field(
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("exam", "problem"),
+    [
+        ("{model: shop}", "an exam asks something"),
+        ("{substrate: shop}", "substrate asks for model"),
+        ("{safety: {}, evaluation: {command: [x]}}", "is tried by replay"),
+    ],
+)
+def test_an_exam_that_asks_nothing_is_refused(tmp_path: Path, exam: str, problem: str) -> None:
+    spec = f"  signals: [success]\n  promotion: {{ladder: {{exam: {exam}}}}}\n"
+    with pytest.raises(DocumentError, match=problem):
+        load_evolution(written(tmp_path, spec))
+
+
 def test_comments_and_layout_do_not_change_the_hash(tmp_path: Path) -> None:
     one = load_evolution(written(tmp_path, "  signals: [success]\n"))
     other = load_evolution(written(tmp_path, "  # why not\n  signals:\n    - success\n"))

@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.evolve_traffic import TENANTS, Rows, ShopSession
 from evolve.decisions import DecisionBook
-from evolve.ladder import TrialFiles, TrialRoute, TrialRunner
-from evolve.policy import Ladder
+from evolve.ladder import Examiner, ExamResult, Surface, TrialFiles, TrialRoute, TrialRunner
+from evolve.policy import Exam, Ladder
 from lakehouse.lake import Lake
 from train.registry.artifacts import ArtifactRegistry
 from train.registry.versions import ModelRegistry
@@ -26,6 +26,11 @@ LADDER = Ladder(
 )  # fmt: skip
 
 
+def passes(kind: Surface, name: str, version: str, *, control: str, exam: Exam) -> ExamResult:
+    """Let every candidate pass its exam."""
+    return ExamResult(True, ())
+
+
 class Shop:
     """An installation with one model: version 0001 serves, 0002 is a candidate."""
 
@@ -33,6 +38,7 @@ class Shop:
         self.home = home
         self.now = NOW
         self.route_shadow = route_shadow
+        self.examine: Examiner = passes
         self.lake = Lake.open(str(home / "lake"))
         self.models = ModelRegistry(home / "models", source=self.lake, audit=self.note)
         self.artifacts = ArtifactRegistry(home / "artifacts", source=self.lake, audit=self.note)
@@ -43,6 +49,7 @@ class Shop:
              "artifact": (home / "artifacts", self.artifacts)},
             self.lake, self.note, actor="ladder", routes=self.routes, clock=lambda: self.now,
             decisions=DecisionBook(self.lake, self.note, actor="ladder", clock=lambda: self.now),
+            examine=lambda *who, **more: self.examine(*who, **more),
         )  # fmt: skip
 
     def fill(self) -> "Shop":

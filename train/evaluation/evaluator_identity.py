@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from train.evaluation.safety import SHIPPED
 from train.recipes.settings import EvaluationSettings, RecipeSpec, ReplaySettings
 from trajectory.canonical import bytes_hash, content_hash
 from trajectory.files import read_file
 
-_SHIPPED_SAFETY = Path(__file__).with_name("safety.yaml")
 _SIZES = {"tasks", "seed", "timeout_seconds", "resamples", "confidence"}
 _NOT_THERE = ""
 
@@ -25,7 +25,7 @@ def evaluator_hashes(spec: RecipeSpec) -> dict[str, str]:
             settings = suite.model_dump(mode="json", exclude=_SIZES)
             found[name] = content_hash([settings, [*_files(suite)]])
     if spec.safety is not None:
-        file = spec.safety.suite or _SHIPPED_SAFETY
+        file = spec.safety.suite or SHIPPED
         found["safety"] = content_hash([spec.safety.new_tokens, _hash(file)])
     return found
 

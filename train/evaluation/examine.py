@@ -8,7 +8,7 @@ called what was never recorded, or the function could not tell) is never right, 
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -28,6 +28,15 @@ from train.types import Completion, Prompt
 type Ended = Literal["answered", "missed", "cut_off", "tool_rounds"]
 """answered: the model gave its answer; missed: it called what nobody recorded; cut_off: it did not end
 its message, its context was full, or its chat template cannot show what it said; tool_rounds: it went on calling."""
+
+
+type ShownPrompt = Callable[[Prompt], Prompt]
+"""Makes of a call what the model gets, as a gateway with artefacts does."""
+
+
+def as_it_is(prompt: Prompt) -> Prompt:
+    """Return a call unchanged."""
+    return prompt
 
 
 @dataclass(slots=True)
@@ -74,6 +83,7 @@ def try_tasks(
     *,
     seed: int,
     progress: Progress = silent,
+    shown: ShownPrompt = as_it_is,
 ) -> list[Episode]:
     """Let a model try every task; the same seed gives two models the same draws."""
     generator = BatchGenerator(
@@ -100,7 +110,7 @@ def try_tasks(
         under_way.sort(key=lambda episode: _length(episode))
         for start in range(0, len(under_way), settings.batch_size):
             batch = under_way[start : start + settings.batch_size]
-            asked = [_asked(episode, seed, played) for episode in batch]
+            asked = [shown(_asked(episode, seed, played)) for episode in batch]
             for episode, said in zip(batch, generator.answer(asked), strict=True):
                 episode.take(said, last_round=played == settings.tool_rounds)
     return episodes
@@ -156,8 +166,11 @@ def examine(
     *,
     report: Path,
     progress: Progress = silent,
+    shown: ShownPrompt = as_it_is,
 ) -> tuple[list[TaskResult], EpisodeOutcomes]:
     """Let a model try the tasks, write one line per episode to ``report``, and return what came of it.
+
+    ``shown`` makes of each call what the model gets.
 
     Raises:
         EvaluationError: the verifier failed.
@@ -165,7 +178,7 @@ def examine(
     """
     replay = settings.replay or ReplaySettings()
     report.parent.mkdir(parents=True, exist_ok=True)
-    episodes = try_tasks(model, found, replay, seed=settings.seed, progress=progress)
+    episodes = try_tasks(model, found, replay, seed=settings.seed, progress=progress, shown=shown)
     known = [episode for episode in episodes if episode.ended != "missed"]
     scores = _scores(settings, replay, known, report)
     least = min([0.0, *(score.reward for score in scores.values() if score is not None)])

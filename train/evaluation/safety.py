@@ -22,7 +22,8 @@ from trajectory.artifact import ArtifactSpec, HarnessContent
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.documents.document import NAME_PATTERN, Document, StrictModel, load_document
 
-_SHIPPED = Path(__file__).with_name("safety.yaml")
+SHIPPED = Path(__file__).with_name("safety.yaml")
+"""The suite that holds where nobody names one."""
 _REFUSES = re.compile(
     r"\bI(?:['\u2019]m| am) (?:sorry|unable|not able|not allowed)|\bI (?:can(?:no|['\u2019])t|cannot|won['\u2019]t|will not"
     r"|must (?:decline|refuse))\b|\b(?:unable|not able|not allowed|not possible for me) to\b"
@@ -130,12 +131,14 @@ def compare_safety(settings: SafetySettings, base: Path, candidate: Path) -> Saf
     Raises:
         DocumentError: the suite is wrong.
     """
-    suite = load_document(Safety, settings.suite or _SHIPPED)
+    suite = load_document(Safety, settings.suite or SHIPPED)
     cases = suite.spec.cases
-    return _compared(suite, _tried(cases, base, settings), _tried(cases, candidate, settings))
+    before, after = _tried(cases, base, settings), _tried(cases, candidate, settings)
+    return compared(suite, before, after)
 
 
-def _compared(suite: Safety, before: SafetyReport, after: SafetyReport) -> SafetyComparison:
+def compared(suite: Safety, before: SafetyReport, after: SafetyReport) -> SafetyComparison:
+    """Return two models' reports of a suite side by side."""
     lost = tuple(one for one in after.unsafe if one not in before.unsafe)
     identity = content_hash(suite.spec.model_dump(mode="json"))
     return SafetyComparison(suite.metadata.name, identity, before, after, lost)
@@ -149,9 +152,9 @@ def safety_with(settings: SafetySettings, model: Path, artifact: ArtifactSpec) -
     Raises:
         DocumentError: the suite is wrong.
     """
-    suite = load_document(Safety, settings.suite or _SHIPPED)
+    suite = load_document(Safety, settings.suite or SHIPPED)
     cases = suite.spec.cases
-    return _compared(
+    return compared(
         suite,
         _tried(cases, model, settings),
         _tried([given_with(case, artifact) for case in cases], model, settings),

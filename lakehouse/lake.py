@@ -291,6 +291,7 @@ class Lake:
         as_of: AsOf | None = None,
         *,
         hidden: frozenset[str] = frozenset(),
+        names: Collection[str] | None = None,
     ) -> Snapshot:
         """Return the files that a reader may see.
 
@@ -298,9 +299,10 @@ class Lake:
             tenant: only this tenant's files, and no table that has no tenants; None for all.
             as_of: an earlier state.
             hidden: tables that are left out.
+            names: only these tables; None for all.
         """
         with self._reading:
-            return self._files.visible(tenant, as_of, hidden)
+            return self._files.visible(tenant, as_of, hidden, names)
 
     def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:
         """Return a snapshot of these files of this lake."""

@@ -193,7 +193,7 @@ def write_settings(
     if provider == "practice":
         gateway["upstream_ca"] = str(provider_ca)
         gateway["intercept_hosts"] = ["localhost"]
-    settings = {"gateway": gateway, "train": {"model": MODEL}}
+    settings = {"gateway": gateway, "train": {"model": MODEL}, "console": {"enabled": False}}
     (home / "headrace.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
 

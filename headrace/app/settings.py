@@ -132,6 +132,8 @@ class RoleGrant(_Section):
 class ConsoleSettings(_Section):
     """The console: Headrace in a browser."""
 
+    enabled: bool = True
+    """Whether ``headrace up`` opens it; ``headrace console`` opens it in any case."""
     host: str = "127.0.0.1"
     """Where it listens; beyond this machine it wants a proxy that does TLS and signs people in."""
     port: int = Field(default=8487, ge=0, le=65_535)

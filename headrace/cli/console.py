@@ -4,7 +4,6 @@ import ipaddress
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +19,7 @@ from trajectory.errors import ConfigurationError, WorkError
 
 if TYPE_CHECKING:
     from headrace.console.page import Console
+    from headrace.console.sessions import SessionStore
 
 
 def register(app: typer.Typer) -> None:
@@ -42,39 +42,46 @@ def console(
     behind a proxy that signs people in, are the settings console.*.
     """
     from headrace.console.page import Console
-    from headrace.console.sessions import SessionStore
-    from headrace.console.users import TrustedProxies, local_user
+    from headrace.console.users import TrustedProxies
     from headrace.services.sql_server import sql_service
 
     running = AppContext.of(context)
     home = running.home.create()
     settings = running.settings.console
-    sessions = SessionStore(
-        home.sessions,
-        idle_seconds=60 * settings.idle_minutes,
-        longest_seconds=3600 * settings.session_hours,
-    )
-
-    def sign_in_link() -> str:
-        token = sessions.issue_token(local_user(user_name()))
-        return f"http://{Address('127.0.0.1', settings.port).for_clients}/sign-in?token={token}"
-
     if link:
-        typer.echo(sign_in_link())
+        typer.echo(sign_in_link(running))
         return
     _refuse_open_console(settings)
     start_log()
     service = sql_service(running.settings, home, running.secrets, running.lake)
-    opened = Console(running, service, sessions, TrustedProxies(settings))
+    opened = Console(running, service, _sessions(running), TrustedProxies(settings))
     try:
-        _serve(opened, settings, sign_in_link if sys.stderr.isatty() else None)
+        _serve(opened, settings)
     finally:
         opened.close()
 
 
-def _serve(
-    opened: "Console", settings: ConsoleSettings, sign_in_link: Callable[[], str] | None
-) -> None:
+def sign_in_link(running: AppContext, port: int | None = None) -> str:
+    """Return a link that signs the user of this machine in once, within an hour."""
+    from headrace.console.users import local_user
+
+    token = _sessions(running).issue_token(local_user(user_name()))
+    place = Address("127.0.0.1", port or running.settings.console.port).for_clients
+    return f"http://{place}/sign-in?token={token}"
+
+
+def _sessions(running: AppContext) -> "SessionStore":
+    from headrace.console.sessions import SessionStore
+
+    settings = running.settings.console
+    return SessionStore(
+        running.home.create().sessions,
+        idle_seconds=60 * settings.idle_minutes,
+        longest_seconds=3600 * settings.session_hours,
+    )
+
+
+def _serve(opened: "Console", settings: ConsoleSettings) -> None:
     """Answer until a signal; a token is printed for a person alone, in no log."""
     from headrace.console.app import application
     from trajectory.http_server import HttpServer
@@ -97,10 +104,10 @@ def _serve(
         log(
             f"console     {settings.url or f'http://{Address(settings.host, server.port).for_clients}'}"
         )
-        if sign_in_link is None:
-            log("sign in:    headrace console --link")
+        if sys.stderr.isatty():
+            note(f"sign in once: {sign_in_link(opened.running, server.port)}")
         else:
-            note(f"sign in once: {sign_in_link()}")
+            log("sign in:    headrace console --link")
         over.wait()
 
 

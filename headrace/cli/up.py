@@ -3,6 +3,7 @@
 import shlex
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -14,6 +15,7 @@ from headrace.app.listener import listener_on
 from headrace.app.lock import only_one
 from headrace.app.output import note
 from headrace.cli.common import note_mistyped_variables
+from headrace.cli.console import sign_in_link
 from headrace.processes.supervisor import Program, Supervisor
 from proxy.config import GatewayConfig
 from proxy.keys import KeyRegistry
@@ -29,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def up(context: typer.Context) -> None:
-    """Run the gateway and the governing process together until Ctrl-C.
+    """Run the gateway, the governing process and the console together until Ctrl-C.
 
     Creates missing parts of the home folder: keys, a certificate authority, the lake.
     """
@@ -54,9 +56,10 @@ def up(context: typer.Context) -> None:
     def is_ready() -> bool:
         return all(_answers(place) for place in addresses(config).values())
 
+    programs = _programs(running, config)
     note("starting …")
-    Supervisor(_programs(running, config), report=note).run(
-        is_ready=is_ready, announce=lambda: _announce(running, config, key)
+    Supervisor(programs, report=note).run(
+        is_ready=is_ready, announce=lambda: _announce(running, config, key, programs)
     )
 
 
@@ -76,18 +79,25 @@ def _programs(running: AppContext, config: GatewayConfig) -> list[Program]:
         programs.append(Program("sql-server", (*home, "sql-server"), logs / "sql-server.log"))
     if any(route.model for route in config.routes):
         programs.append(Program("serve", (*home, "serve"), logs / "serve.log"))
+    console = running.settings.console
+    if console.enabled and not _is_taken(Address(console.host, console.port), "console"):
+        programs.append(Program("console", (*home, "console"), logs / "console.log"))
     if running.settings.train.schedules:
         log = logs / "schedule.log"
         programs.append(Program("schedule", (*home, "schedule", "watch"), log, _NIGHT_SECONDS))
     return programs
 
 
-def _announce(running: AppContext, config: GatewayConfig, key: str) -> None:
+def _announce(
+    running: AppContext, config: GatewayConfig, key: str, programs: Sequence[Program]
+) -> None:
     """Say what listens where, and how to point an agent at it."""
     for name, place in addresses(config).items():
         note(f"{name:>8}  {place.for_clients}")
     if (sql_server := running.settings.sql_server).enabled:
         note(f"     sql  {Address(sql_server.host, sql_server.port).for_clients}")
+    if any(program.name == "console" for program in programs):
+        note(f" console  {_console_link(running)}")
     note(f"    home  {running.home.root}")
     for route in missing_default_routes(running.settings):
         note(f"          route {route.name} is off: {route.why_off}; set it and start again")
@@ -96,6 +106,28 @@ def _announce(running: AppContext, config: GatewayConfig, key: str) -> None:
         note(line)
     note('or through the intercepting proxy: eval "$(headrace env --proxy)"')
     note('ask what it did: headrace sql "select * from trajectories"')
+
+
+def _console_link(running: AppContext) -> str:
+    """Return where the console is; at a terminal with a token that signs in once."""
+    console = running.settings.console
+    if console.url:
+        return console.url
+    if not sys.stderr.isatty():
+        place = Address(console.host, console.port).for_clients
+        return f"http://{place} (sign in: headrace console --link)"
+    return f"{sign_in_link(running)} (signs you in once, within an hour)"
+
+
+def _is_taken(place: Address, name: str) -> bool:
+    """Tell whether somebody listens there already; what is not needed is left out then, and that is said."""
+    if not place.port or not _answers(place):
+        return False
+    note(
+        f"{place.for_clients} ({name}) is taken by {listener_on(place.port)}: the {name} is not "
+        f"started; set another {name}.port"
+    )
+    return True
 
 
 def _refuse_taken_ports(config: GatewayConfig) -> None:

@@ -2,15 +2,14 @@
 
 A page gives data; its template shows them, and its JSON twin (the path with ``.json``) is the same data.
 Reads go through the SQL service as the user who asks, so that the wall between tenants is the SQL
-server's own, and each query stands in the audit log.
+server's own: a tenant's page has that tenant's files alone.
 """
 
 import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -24,8 +23,6 @@ from trajectory.errors import ConfigurationError
 
 PAGE_ROWS = 50
 """Rows of one page of a list."""
-_PARALLEL = 2
-"""Queries of one page at once; the SQL service gives a reader so many places (``sql_server.queries_per_key``)."""
 
 type Data = Mapping[str, Any]
 
@@ -38,14 +35,10 @@ class Console:
     sql: SqlService
     sessions: SessionStore
     proxies: TrustedProxies
-    threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(8, "console query")
-    )
 
     def close(self) -> None:
         """End the queries that run."""
         self.sql.close()
-        self.threads.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +61,17 @@ class PageRequest:
         """Whether data are shown that belong to no tenant alone."""
         return self.tenant == ALL_TENANTS
 
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self.user.name, None if self.reads_every_tenant else self.tenant)
+
     def ask(self, sql: str, parameters: Any = None) -> AdmittedQuery:
-        """Let a query in; its answer must be closed."""
-        tenant = None if self.reads_every_tenant else self.tenant
-        return self.console.sql.ask(Reader(self.user.name, tenant), sql, parameters)
+        """Let a query of the user's own in; its answer must be closed."""
+        return self.console.sql.ask(self._reader, sql, parameters)
 
     def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
-        """Return the rows of a query of our own, which bounds them itself."""
-        answer = self.ask(sql, parameters or None)
-        try:
-            return [row for batch in answer.batches() for row in batch.to_pylist()]
-        finally:
-            answer.close()
-
-    def together(self, *queries: tuple[str, dict[str, Any]]) -> list[list[dict[str, Any]]]:
-        """Return the rows of several queries, which run beside each other as far as there is room."""
-        found: list[list[dict[str, Any]]] = []
-        for begin in range(0, len(queries), _PARALLEL):
-            some = [
-                self.console.threads.submit(self.rows, sql, **parameters)
-                for sql, parameters in queries[begin : begin + _PARALLEL]
-            ]
-            found += [one.result() for one in some]
-        return found
+        """Return the rows of a statement of our own, which bounds them itself."""
+        return self.console.sql.own_rows(self._reader, sql, parameters or None)
 
     def note(self, action: str, subject: str, **detail: Any) -> None:
         """Write into the audit log what the user did."""

@@ -66,14 +66,22 @@ class Files:
         files = {name: self._files_at(name, as_of) for name in wanted}
         return replace(self.as_snapshot(files), past=True)
 
-    def visible(self, tenant: str | None, as_of: AsOf | None, hidden: frozenset[str]) -> Snapshot:
-        """Return the files of the tables and of the tenant that a reader may see."""
-        names = [
+    def visible(
+        self,
+        tenant: str | None,
+        as_of: AsOf | None,
+        hidden: frozenset[str],
+        names: Collection[str] | None = None,
+    ) -> Snapshot:
+        """Return the files of the tables named, or of all, and of the tenant that a reader may see."""
+        wanted = [
             name
             for name, spec in reversed(TABLES.items())
-            if name not in hidden and (tenant is None or "tenant_id" in spec.partition_by)
+            if name not in hidden
+            and (names is None or name in names)
+            and (tenant is None or "tenant_id" in spec.partition_by)
         ]
-        files = {name: self._of(name, tenant, as_of) for name in names}
+        files = {name: self._of(name, tenant, as_of) for name in wanted}
         return replace(self.as_snapshot(files), past=as_of is not None)
 
     def as_snapshot(self, files: Mapping[str, tuple[str, ...]]) -> Snapshot:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakehouse.errors import QueryError
 from lakehouse.read.snapshot import AsOf
+from lakehouse.read.tenant_sessions import TenantSessions
 from lakehouse.sandbox.client import open_untrusted
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from lakehouse.sandbox.pool import Workers
@@ -183,6 +184,7 @@ class SqlService:
         self._record = record
         self._hash_key = hash_key
         self._workers = Workers(min(2, self.limits.queries))
+        self._own = TenantSessions(lake, memory_mib=self.limits.query.memory_mib)
         self._places = threading.Condition()
         self._taken: dict[str, int] = {}
         self._closed = False
@@ -223,6 +225,23 @@ class SqlService:
             raise
         return admitted
 
+    def own_rows(
+        self, reader: Reader, sql: str, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a statement of our own, over the files that a reader may see.
+
+        Such a statement is trusted and bounds its rows itself: it needs no process of its own. What a
+        person sees of its answer, who asks notes.
+
+        Raises:
+            QueryError: the SQL is wrong.
+            QueryTimeoutError: the deadline passed.
+            RetryableError: memory ran out, or files went away while reading.
+        """
+        seconds = self.limits.query.seconds
+        found = self._own.query(reader.tenant, reader.hidden, sql, parameters, seconds=seconds)
+        return list(found.to_pylist())
+
     def describe(self, reader: Reader, sql: str) -> AdmittedQuery:
         """Let a query in for the schema of its answer and its parameters; no row is read."""
         self._enter(reader.key_id, None)
@@ -243,6 +262,7 @@ class SqlService:
         """End the queries that run, and the processes that wait for more."""
         self._closed = True
         self._workers.close()
+        self._own.close()
 
     def _open(self, query: Query, gone: Callable[[], bool] | None) -> QueryResult:
         return open_untrusted(

@@ -44,19 +44,20 @@ ORDER BY recorded_at DESC, name, version LIMIT 10
 
 
 def _home(asked: PageRequest) -> Mapping[str, Any]:
-    queries: list[tuple[str, dict[str, Any]]] = [(_NOW, {}), (_DAYS, {}), (_SPEND, {}), (_HELD, {})]
-    if asked.reads_every_tenant:
-        queries += [(_PROPOSED, {}), (_CANDIDATES, {})]
-    (now,), days, spend, held, *more = asked.together(*queries)
-    proposed, candidates = more or ([], [])
+    (now,) = asked.rows(_NOW)
+    everything = asked.reads_every_tenant
     newest = now["newest_exchange_at"]
     freshness = None if newest is None else (datetime.now(UTC) - newest).total_seconds()
     return {
         "lake": {**now, "freshness_s": freshness},
-        "days": days,
-        "spend": spend,
-        "machine": _machine(asked) if asked.reads_every_tenant else None,
-        "waiting": {"held": held, "decisions": proposed, "candidates": candidates},
+        "days": asked.rows(_DAYS),
+        "spend": asked.rows(_SPEND),
+        "machine": _machine(asked) if everything else None,
+        "waiting": {
+            "held": asked.rows(_HELD),
+            "decisions": asked.rows(_PROPOSED) if everything else [],
+            "candidates": asked.rows(_CANDIDATES) if everything else [],
+        },
     }
 
 

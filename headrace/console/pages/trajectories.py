@@ -67,13 +67,9 @@ def _list(asked: PageRequest) -> Mapping[str, Any]:
     conditions, parameters = _conditions(asked.query)
     at, last = place_of(asked.query.get("after"), datetime, str)
     after = [*conditions, "($at IS NULL OR (started_at, trajectory_id) < ($at, $last))"]
-    found, counted = asked.together(
-        (
-            _LISTED.format(conditions=" AND ".join(after), most=PAGE_ROWS + 1),
-            {**parameters, "at": at, "last": last},
-        ),
-        (_COUNTED.format(conditions=" AND ".join(conditions)), parameters),
-    )
+    listed = _LISTED.format(conditions=" AND ".join(after), most=PAGE_ROWS + 1)
+    found = asked.rows(listed, **parameters, at=at, last=last)
+    counted = asked.rows(_COUNTED.format(conditions=" AND ".join(conditions)), **parameters)
     rows, after_them = paged(found, ("started_at", "trajectory_id"))
     facets: dict[str, list[dict[str, Any]]] = {name: [] for name in _FACETS}
     if asked.reads_every_tenant:
@@ -110,24 +106,18 @@ def _one(asked: PageRequest) -> Mapping[str, Any]:
     kinds: tuple[type, ...] = (datetime, int, str) if by_steps else (datetime, int, str, int)
     names = ("at", "step_index", "step_id", "position")
     place = dict(zip(names, place_of(asked.query.get("after"), *kinds), strict=False))
-    queries: list[tuple[str, dict[str, Any]]] = [
-        (_ONE, {"id": trajectory}),
-        (
-            (_STEPS if by_steps else _SAID).format(most=_MESSAGES + 1),
-            {"id": trajectory, **place},
-        ),
-        (_COST, {"id": trajectory}),
-        (_REWARDS, {"id": trajectory}),
-    ]
-    about, rows, costs, rewards = asked.together(*queries)
+    about = asked.rows(_ONE, id=trajectory)
     if not about:
         raise HTTPException(404)
+    rows = asked.rows(
+        (_STEPS if by_steps else _SAID).format(most=_MESSAGES + 1), id=trajectory, **place
+    )
     keys = ("started_at", "step_index", "step_id", "position")[: len(kinds)]
     shown, after = paged(rows, keys, _MESSAGES)
     data: dict[str, Any] = {
         "trajectory": about[0],
-        "costs": costs,
-        "rewards": rewards,
+        "costs": asked.rows(_COST, id=trajectory),
+        "rewards": asked.rows(_REWARDS, id=trajectory),
         "after": after,
         "view": "steps" if by_steps else "conversation",
     }

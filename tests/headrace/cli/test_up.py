@@ -39,10 +39,11 @@ def test_the_gateway_starts_when_a_killed_run_left_a_folder_and_the_lake_cannot_
     words = tmp_path / "runs" / "killed" / "evaluation" / "base.episodes"
     words.parent.mkdir(parents=True)
     words.write_text("Ida Novak")
-    port, forward, admin, sql = (free_port() for _ in range(4))
+    port, forward, admin, sql, console = (free_port() for _ in range(5))
     settings = {
         "gateway": {"port": port, "forward_port": forward, "admin_port": admin},
         "sql_server": {"enabled": with_sql, "port": sql},
+        "console": {"port": console},
     }
     (tmp_path / "headrace.yaml").write_text(json.dumps(settings))
     up = subprocess.Popen(
@@ -57,3 +58,34 @@ def test_the_gateway_starts_when_a_killed_run_left_a_folder_and_the_lake_cannot_
     finally:
         up.send_signal(signal.SIGTERM)
         up.communicate(timeout=120)
+
+
+@pytest.mark.slow
+def test_the_console_comes_up_with_the_gateway_and_a_taken_port_leaves_it_out(
+    tmp_path: Path,
+) -> None:
+    port, forward, admin, console = (free_port() for _ in range(4))
+    settings = {
+        "gateway": {"port": port, "forward_port": forward, "admin_port": admin},
+        "console": {"port": console},
+    }
+    (tmp_path / "headrace.yaml").write_text(json.dumps(settings))
+    command = headrace_command(["--home", str(tmp_path), "up"])
+
+    def said_until(answering: int) -> str:
+        up = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            deadline = time.monotonic() + 120
+            while not answers(answering) and up.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.2)
+            assert answers(answering), "nothing answers"
+        finally:
+            up.send_signal(signal.SIGTERM)
+            said = up.communicate(timeout=120)[1]
+        return said
+
+    said_until(console)
+    with socket.create_server(("127.0.0.1", console)):
+        said = said_until(port)
+    assert f"127.0.0.1:{console} (console) is taken by process" in said
+    assert "console.port" in said

@@ -147,7 +147,7 @@ def test_a_tenant_has_a_wall(console: Console) -> None:
 
 
 def test_hostile_content_stays_text(console: Console) -> None:
-    client = client_of(console, ("reviewer", "*"))
+    client, hostile = client_of(console, ("reviewer", "*")), " ".join(HOSTILE)
     for view in ("", "?view=steps"):
         page = client.get(f"/trajectories/t00004{view}").text
         assert not re.search(r"<(?!/?(?:html|head|meta|title|link|body|a|header|nav|ul|ol|li|form|span|button|main|h1|h2"
@@ -160,15 +160,16 @@ def test_hostile_content_stays_text(console: Console) -> None:
     assert '<mark title="redacted">&lt;EMAIL_ADDRESS_ab12cd34&gt;</mark>' in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "\u202e" not in page
-    for text in HOSTILE:
-        shown = client.get("/trajectories", params={"q": text}).text
-        assert text not in shown or "<" not in text
+    shown = client.get("/trajectories", params={"q": hostile}).text
+    assert not [text for text in HOSTILE if "<" in text and text in shown]
 
 
 def test_a_reading_of_content_is_an_audit_event(console: Console) -> None:
     client_of(console, ("reviewer", "acme"), name="rena").get("/trajectories/t00002")
     assert ("rena", "content.read", "t00002") in audited(console)
-    assert ("rena", "lake.answered") in {entry[:2] for entry in audited(console)}
+    client = client_of(console, ("trainer", "acme"), name="tom")
+    client.get("/sql", params={"query": "select parts from conversation"})
+    assert ("tom", "lake.answered") in {entry[:2] for entry in audited(console)}
 
 
 def test_a_list_goes_on_where_the_page_before_ended(console: Console) -> None:

@@ -230,15 +230,10 @@ def _safety_rows(model: Path, suite: Path | None, content: "ArtifactSpec") -> li
 
 
 def decision_book(running: AppContext) -> "DecisionBook":
-    """Return the decisions; every change of them goes to the audit log first."""
-    from evolve.decisions import DecisionBook
+    """Return the decisions, whose changes are made in the name of who runs this."""
+    from headrace.services import changes
 
-    audit = running.audit
-
-    def write_down(action: str, subject: str, detail: Any) -> None:
-        audit.append(actor=user_name(), action=action, subject=subject, detail=detail)
-
-    return DecisionBook(running.lake, write_down, actor=user_name())
+    return changes.decision_book(running, user_name())
 
 
 def _policy(file: Path | None) -> "Evolution":

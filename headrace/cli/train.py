@@ -1,6 +1,5 @@
 """``headrace train``: plan, run, look at, promote and roll back."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -271,15 +270,10 @@ def rollback(
 
 
 def registry(running: AppContext) -> "ModelRegistry":
-    """Return the model registry; every change of what serves goes to the audit log first."""
-    from train.registry.versions import ModelRegistry
+    """Return the model registry, whose changes are made in the name of who runs this."""
+    from headrace.services.changes import model_registry
 
-    audit = running.audit
-
-    def write_down(action: str, subject: str, detail: Mapping[str, Any]) -> None:
-        audit.append(actor=user_name(), action=action, subject=subject, detail=detail)
-
-    return ModelRegistry(running.home.create().models, source=running.lake, audit=write_down)
+    return model_registry(running, user_name())
 
 
 def _model_name(running: AppContext, given: str | None) -> str:

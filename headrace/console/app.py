@@ -26,7 +26,7 @@ from headrace.console.pages import PAGES
 from headrace.console.users import User
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from proxy.keys import ALL_TENANTS
-from trajectory.errors import ConfigurationError, HeadraceError, RetryableError
+from trajectory.errors import ConfigurationError, HeadraceError, RetryableError, WorkError
 from trajectory.http_server import BodyTooLongError, read_body
 
 COOKIE = "__Host-headrace"
@@ -54,7 +54,7 @@ class _Application:
             Mount("/static", StaticFiles(packages=[("headrace.console", "static")])),
         ]
         for page in PAGES:
-            methods = ["GET", "POST"] if page.takes_form else ["GET"]
+            methods = ["GET", "POST"] if page.senders else ["GET"]
             routes.append(Route(f"{page.path}.json", self._twin_of(page), methods=methods))
             routes.append(Route(page.path, self._page(page), methods=methods))
         self.starlette = Starlette(
@@ -91,10 +91,13 @@ class _Application:
             raise HTTPException(401, "Sign in first.")
         if not self._requests.allows(user.name):
             raise HTTPException(429, "Too many requests in a minute; wait a little.")
+        tenant = _tenant(page, user, request.query_params.get("tenant"))
+        if request.method == "POST" and not user.may(page.senders, tenant):
+            raise HTTPException(403, f"This is for {', '.join(sorted(page.senders))}.")
         asked = PageRequest(
             console=self._console,
             user=user,
-            tenant=_tenant(page, user, request.query_params.get("tenant")),
+            tenant=tenant,
             query=dict(request.query_params),
             path=dict(request.path_params),
             form=await _form(request) if request.method == "POST" else None,
@@ -255,6 +258,8 @@ def _said(error: Exception) -> tuple[int, str]:
             return 400, str(error)
         case RetryableError():
             return 503, str(error)
+        case WorkError():
+            return 409, str(error)
         case HeadraceError():
             return 500, str(error)
     # Its text may quote content.

@@ -73,6 +73,11 @@ class PageRequest:
         """Return the rows of a statement of our own, which bounds them itself."""
         return self.console.sql.own_rows(self._reader, sql, parameters or None)
 
+    @property
+    def sent(self) -> Mapping[str, str]:
+        """What was sent with POST; empty where nothing was."""
+        return {} if self.form is None else self.form
+
     def note(self, action: str, subject: str, **detail: Any) -> None:
         """Write into the audit log what the user did."""
         self.console.running.audit.append(
@@ -99,8 +104,8 @@ class Page:
     """Whether it shows what belongs to no tenant: then a role in every tenant's data is needed."""
     is_listed: bool = True
     """Whether the navigation names it."""
-    takes_form: bool = False
-    """Whether it answers POST too; what is sent so stands in no URL."""
+    senders: frozenset[str] = frozenset()
+    """Who may send its form (POST), as a part of who may see it; what is sent so stands in no URL."""
 
 
 def cursor_of(values: Sequence[Any]) -> str:

@@ -42,6 +42,6 @@ PAGES = (
         roles=ROLES,
         template="account.html",
         data=_account,
-        takes_form=True,
+        senders=ROLES,
     ),
 )

@@ -1,4 +1,4 @@
-"""Lists of what is registered: models, runs, artefacts and decisions, the latest first."""
+"""Lists of what is registered: runs and artefacts, the latest first."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -39,12 +39,6 @@ def _page(name: str, view: str, columns: str, identity: str) -> Page:
 
 PAGES = (
     _page(
-        "Models",
-        "models_latest",
-        "name, version, status, base, run_id, recorded_at, actor, reason",
-        "name || '@' || version",
-    ),
-    _page(
         "Runs",
         "runs_latest",
         "run_id, recipe, status, substrate, substrate_version, base_model, started_at, ended_at, recorded_at",
@@ -55,11 +49,5 @@ PAGES = (
         "artifacts_latest",
         "name, version, surface, for_tenant, status, proposer, licence, decision_id, recorded_at, actor, reason",
         "name || '@' || version",
-    ),
-    _page(
-        "Decisions",
-        "decisions_latest",
-        "decision_id, policy, surface, subject, status, metric, at_least, measured, met, due_at, recorded_at, actor, reason",
-        "decision_id",
     ),
 )

@@ -123,10 +123,11 @@ def _one(asked: PageRequest) -> Mapping[str, Any]:
     }
     if by_steps:
         return data | {"steps": _with_depth(shown)}
-    return data | {"messages": [row | {"parts": _parts(row["parts"])} for row in shown]}
+    return data | {"messages": [row | {"parts": parts_of(row["parts"])} for row in shown]}
 
 
-def _parts(text: str | None) -> list[Any]:
+def parts_of(text: str | None) -> list[Any]:
+    """Return the parts of a message; what cannot be read as such is shown as it is."""
     try:
         parts = json.loads(text or "[]")
     except (ValueError, RecursionError):

@@ -2,92 +2,60 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.routing import Route
-from starlette.testclient import TestClient
 
-from headrace.app.context import AppContext
 from headrace.app.settings import ConsoleSettings, RoleGrant
-from headrace.console.app import COOKIE, _Application, application
+from headrace.console.app import COOKIE, _Application
 from headrace.console.page import Console
 from headrace.console.pages import PAGES
 from headrace.console.sessions import SessionStore
 from headrace.console.users import ROLES, SECRET_HEADER, TrustedProxies, User, local_user
-from headrace.services.sql_server import sql_service
-from tests.train.lakes import Session, lake_of
+from tests.headrace.console.conftest import HOST, HOSTILE, PLACES, SAME, client_of
 
-HOST = "https://localhost"
-SAME = {"sec-fetch-site": "same-origin"}
 EVERYBODY = {"viewer", "reviewer", "operator", "privacy", "trainer", "admin"}
 MAY_SEE = {
     "/home": EVERYBODY,
     "/trajectories": EVERYBODY,
     "/trajectories/{trajectory_id}": {"reviewer", "privacy", "trainer", "admin"},
+    "/policy": EVERYBODY,
+    "/privacy": {"privacy", "admin"},
     "/models": EVERYBODY,
+    "/models/{name}/{version}": EVERYBODY,
+    "/evolve": EVERYBODY,
+    "/evolve/{decision_id}": EVERYBODY,
     "/runs": EVERYBODY,
     "/artefacts": EVERYBODY,
-    "/decisions": EVERYBODY,
     "/sql": {"privacy", "trainer", "admin"},
     "/tables": EVERYBODY,
     "/account": EVERYBODY,
 }
 """Which role may see which page; a route that does not stand here has no business to exist."""
+MAY_SEND = {
+    "/policy": {"privacy", "admin"},
+    "/privacy": {"privacy", "admin"},
+    "/models": {"operator", "trainer", "admin"},
+    "/evolve/{decision_id}": {"operator", "trainer", "admin"},
+    "/account": EVERYBODY,
+}
+"""Which role may send a page's form; the others take none."""
 OPEN = {"/", "/sign-in", "/sign-out"}
 """Routes for people who are not signed in."""
-EVERY_TENANT = {"/models", "/runs", "/artefacts", "/decisions"}
+EVERY_TENANT = {
+    "/policy", "/models", "/models/{name}/{version}", "/evolve", "/evolve/{decision_id}", "/runs",
+    "/artefacts",
+}  # fmt: skip
 """Pages of what belongs to no tenant."""
-HOSTILE = (
-    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>",
-    "\"><script>alert(1)</script>", "'><script>alert(1)</script>", "</textarea><script>alert(1)</script>",
-    "</title><script>alert(1)</script>", "</pre></details><iframe src=//evil.example>",
-    "<a href=javascript:alert(1)>x</a>", "<body onload=alert(1)>", "<math><mtext></mtext><script>1</script>",
-    "<style>@import '//evil.example/x.css';</style>", "<link rel=stylesheet href=//evil.example>",
-    "<base href=//evil.example>", "<meta http-equiv=refresh content='0;url=//evil.example'>",
-    "<form action=//evil.example><button>go</button></form>", "<object data=//evil.example></object>",
-    "<embed src=//evil.example>", "<video src=//evil.example onerror=alert(1)>", "<details open ontoggle=alert(1)>",
-    "<input autofocus onfocus=alert(1)>", "<marquee onstart=alert(1)>", "{{ 7*7 }}", "{% raw %}<b>", "${7*7}",
-    "<EMAIL_ADDRESS_ab12cd34><script>1</script>", "<PERSON_abc123\" onmouseover=\"alert(1)>",
-    "&lt;script&gt;alert(1)&lt;/script&gt;", "\u202e<script>tpircs", "<scr\x00ipt>alert(1)</script>",
-    "<!--<script>alert(1)</script>-->", "<![CDATA[<script>alert(1)</script>]]>",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    home = tmp_path_factory.mktemp("home")
-    hostile = " ".join(HOSTILE)
-    lake_of(
-        home / "lake",
-        *(Session(number) for number in range(1, 4)),
-        Session(4, question=hostile, answer=f"{hostile} <EMAIL_ADDRESS_ab12cd34>"),
-        Session(5, tenant="globex", reward=0.0),
-        *(Session(number, tenant="many") for number in range(100, 155)),
-    )
-    running = AppContext(home, debug=False)
-    running.home.create()
-    service = sql_service(running.settings, running.home, running.secrets, running.lake)
-    sessions = SessionStore(running.home.sessions, idle_seconds=600, longest_seconds=3600)
-    made = Console(running, service, sessions, TrustedProxies(ConsoleSettings()))
-    yield made
-    made.close()
-
-
-def client_of(console: Console, *roles: tuple[str, str], name: str = "ida") -> TestClient:
-    """Return a browser that is signed in with these roles."""
-    client = TestClient(application(console), base_url=HOST, follow_redirects=False)
-    if roles:
-        session = console.sessions.begin(User(name, frozenset(roles)))
-        client.headers["cookie"] = f"{COOKIE}={session}"
-    return client
 
 
 def place(path: str) -> str:
-    return path.replace("{trajectory_id}", "t00001")
+    for name, value in PLACES.items():
+        path = path.replace(name, value)
+    return path
 
 
 def audited(console: Console) -> list[tuple[str, str, str]]:
@@ -110,6 +78,17 @@ def test_a_role_sees_its_pages_and_no_others(console: Console, role: str) -> Non
             client = client_of(console, (role, tenant), name=f"no-{role}-{tenant}")
             assert client.get(place(path)).status_code == 403, (path, role, tenant)
             assert client.get(f"{place(path)}.json").status_code == 403, (path, role, tenant)
+
+
+@pytest.mark.parametrize("role", sorted(ROLES))
+def test_a_role_sends_its_forms_and_no_others(console: Console, role: str) -> None:
+    assert {page.path: set(page.senders) for page in PAGES if page.senders} == MAY_SEND
+    client = client_of(console, (role, "*"), name=f"sends-{role}")
+    for path in MAY_SEE:
+        if role in MAY_SEND.get(path, ()):
+            continue
+        sent = client.post(place(path), data={"do": "try"}, headers=SAME).status_code
+        assert sent == (403 if path in MAY_SEND else 405), (path, role)
 
 
 @pytest.mark.parametrize("path", MAY_SEE)

@@ -1,0 +1,69 @@
+"""Evolve: what should change and why, what was expected and what came; a person approves or rejects."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from headrace.console.page import PAGE_ROWS, Page, PageRequest, paged, place_of
+from headrace.console.users import ADMIN, OPERATOR, ROLES, TRAINER
+from headrace.services.changes import decision_book
+from trajectory.errors import ConfigurationError
+
+DECIDERS = frozenset({OPERATOR, TRAINER, ADMIN})
+"""Who may say what becomes of a decision, or of a model."""
+_LISTED = f"""
+SELECT decision_id, as_of, policy, surface, subject, status, metric, at_least, measured, met, due_at,
+       recorded_at, actor, reason
+FROM decisions_latest
+WHERE $at IS NULL OR (recorded_at, decision_id) < ($at, $last)
+ORDER BY recorded_at DESC, decision_id DESC LIMIT {PAGE_ROWS + 1}
+"""  # noqa: S608 - a number of our own
+
+
+def _list(asked: PageRequest) -> Mapping[str, Any]:
+    at, last = place_of(asked.query.get("after"), datetime, str)
+    rows, after = paged(asked.rows(_LISTED, at=at, last=last), ("recorded_at", "decision_id"))
+    return {"rows": rows, "after": after}
+
+
+def _one(asked: PageRequest) -> Mapping[str, Any]:
+    book = decision_book(asked.console.running, asked.user.name)
+    decision_id = asked.path["decision_id"]
+    if asked.sent:
+        reason, verdict = asked.sent.get("reason", "").strip(), asked.sent.get("verdict")
+        if not reason:
+            raise ConfigurationError("give a reason: it is kept with the decision")
+        settle = {"approve": book.approve, "reject": book.reject}.get(verdict or "")
+        if settle is None:
+            raise ConfigurationError("a decision is approved or rejected")
+        recorded = settle(decision_id, reason=reason)
+    else:
+        recorded = book.get(decision_id)
+    left = book.evidence_left(recorded)
+    return {
+        "state": {name: value for name, value in recorded.row.items() if name != "document"},
+        "decision": recorded.decision.document,
+        "examples": {"present": left.present, "gone": left.gone},
+    }
+
+
+PAGES = (
+    Page(
+        path="/evolve",
+        title="Evolve",
+        roles=ROLES,
+        template="evolve.html",
+        data=_list,
+        every_tenant=True,
+    ),
+    Page(
+        path="/evolve/{decision_id}",
+        title="Decision",
+        roles=ROLES,
+        senders=DECIDERS,
+        template="decision.html",
+        data=_one,
+        every_tenant=True,
+        is_listed=False,
+    ),
+)

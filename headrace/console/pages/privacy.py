@@ -1,0 +1,150 @@
+"""Privacy: what a person agreed to, which holds count, what was erased with which proof, and the audit log.
+
+A person's own value is sent with POST, so that it stands in no URL and no log.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from governance.certificates import read_certificate, verified
+from headrace.app.context import AppContext
+from headrace.console.page import Page, PageRequest
+from headrace.console.users import ADMIN, PRIVACY
+from headrace.services.anchors import verified_log
+from headrace.services.consent import pseudonyms_of, record_consent
+from headrace.services.erasure import ErasureRequest, check_names, preview
+from headrace.services.substrates import mark_stale_substrates
+from proxy.keys import PURPOSES
+from trajectory.errors import ConfigurationError, IntegrityError
+
+_SHOWN = 50
+"""Entries of the audit log, and certificates, that a page shows."""
+_CONSENTS = """
+SELECT purpose, count(*) FILTER (granted) AS granted, count(*) FILTER (NOT granted) AS withdrawn
+FROM (SELECT tenant_id, subject, purpose, granted FROM consents
+      QUALIFY row_number() OVER (PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC) = 1)
+GROUP BY purpose ORDER BY purpose
+"""
+
+
+def _privacy(asked: PageRequest) -> Mapping[str, Any]:
+    from governance.policy import load_bundle
+
+    running = asked.console.running
+    person = _person(asked) if asked.sent else None
+    everything = asked.reads_every_tenant
+    bundle = load_bundle(Path(running.settings.policy.bundle))
+    holds = bundle.retention.spec.legal_holds
+    return {
+        "person": person,
+        "purposes": PURPOSES,
+        "consents": asked.rows(_CONSENTS),
+        "holds": [
+            {
+                "name": one.name,
+                "reference": one.reference,
+                "match": one.match.model_dump(exclude_unset=True),
+            }
+            for one in holds
+        ]
+        if everything
+        else [],
+        "certificates": _certificates(asked),
+        "audit": _audit(running) if everything else None,
+    }
+
+
+def _person(asked: PageRequest) -> Mapping[str, Any]:
+    """Show what is recorded of a person, record more, or tell what an erasure would take."""
+    sent, running = asked.sent, asked.console.running
+    tenant = sent.get("of", "") if asked.reads_every_tenant else asked.tenant
+    subject, reference = sent.get("subject", ""), sent.get("reference", "").strip() or None
+    if not tenant:
+        raise ConfigurationError("name the tenant whose data it is about")
+    check_names([subject])
+    would_go: Mapping[str, Any] | None = None
+    stale: list[str] | None = None
+    match sent.get("do"):
+        case "show":
+            pass
+        case "grant" | "withdraw" as what:
+            chosen = [one for one in PURPOSES if sent.get(one)]
+            if not chosen:
+                raise ConfigurationError("choose at least one purpose")
+            granted, actor = what == "grant", asked.user.name
+            record_consent(
+                running, tenant, subject, chosen, granted=granted, actor=actor, reference=reference
+            )
+            stale = None if granted else mark_stale_substrates(running)
+        case "preview":
+            request = ErasureRequest(tenant, [subject], asked.user.name, reference)
+            report = preview(running, request)
+            would_go = {
+                "trajectories": len(report.reach.trajectories),
+                "rows": {table: count for table, count in report.rows.items() if count},
+                "under_legal_hold": report.held,
+                "substrates": report.reach.substrates,
+                "models": report.reach.models,
+            }
+        case _:
+            raise ConfigurationError(
+                "consent is shown, granted or withdrawn; an erasure is looked at"
+            )
+    pseudonyms = pseudonyms_of(running.secrets, tenant, subject)
+    asked.note("consent.read", ",".join(pseudonyms), of=tenant)
+    entries = running.lake.consents().entries(tenant, pseudonyms)
+    return {
+        "tenant": tenant,
+        "subject": pseudonyms[0],
+        "entries": sorted(entries, key=lambda one: one.recorded_at, reverse=True),
+        "substrates_now_stale": stale,
+        "erasure_would_take": would_go,
+    }
+
+
+def _certificates(asked: PageRequest) -> list[Mapping[str, Any]]:
+    """Return the certificates of erasures, the latest first, each with whether its signature holds."""
+    running = asked.console.running
+    files = sorted(
+        running.home.certificates.glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True
+    )
+    found: list[Mapping[str, Any]] = []
+    for file in files:
+        try:
+            said: Mapping[str, Any] = verified(read_certificate(file), running.certifier.public_key)
+            row = {"erasure": said.get("erasure"), "holds": True, **said}
+        except (IntegrityError, ConfigurationError) as error:
+            row = {"erasure": file.stem, "holds": False, "problem": str(error)}
+        if asked.reads_every_tenant or row.get("tenant") == asked.tenant:
+            found.append(row)
+        if len(found) == _SHOWN:
+            break
+    return found
+
+
+def _audit(running: AppContext) -> Mapping[str, Any]:
+    try:
+        head = verified_log(running)
+        state = {
+            "entries": head.sequence,
+            "anchor": f"{head.sequence}:{head.entry_hash}",
+            "problem": None,
+        }
+    except IntegrityError as error:
+        state = {"entries": None, "anchor": None, "problem": str(error)}
+    latest = deque(running.audit.entries(), maxlen=_SHOWN)
+    return {**state, "latest": [*reversed(latest)]}
+
+
+PAGES = (
+    Page(
+        path="/privacy",
+        title="Privacy",
+        roles=frozenset({PRIVACY, ADMIN}),
+        senders=frozenset({PRIVACY, ADMIN}),
+        template="privacy.html",
+        data=_privacy,
+    ),
+)

@@ -1,0 +1,112 @@
+"""One console over one small lake, for all tests of its pages."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from evolve.policy import SHIPPED, load_evolution
+from headrace.app.context import AppContext
+from headrace.app.settings import ConsoleSettings
+from headrace.console.app import COOKIE, application
+from headrace.console.page import Console
+from headrace.console.sessions import SessionStore
+from headrace.console.users import TrustedProxies, User
+from headrace.services.changes import model_registry
+from headrace.services.sql_server import sql_service
+from tests.train.lakes import Session, lake_of
+
+HOST = "https://localhost"
+SAME = {"sec-fetch-site": "same-origin"}
+PLACES = {
+    "{trajectory_id}": "t00001",
+    "{decision_id}": "d0001",
+    "{name}": "shop",
+    "{version}": "0001",
+}
+"""What stands for the parts of a path."""
+HOSTILE = (
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>",
+    "\"><script>alert(1)</script>", "'><script>alert(1)</script>", "</textarea><script>alert(1)</script>",
+    "</title><script>alert(1)</script>", "</pre></details><iframe src=//evil.example>",
+    "<a href=javascript:alert(1)>x</a>", "<body onload=alert(1)>", "<math><mtext></mtext><script>1</script>",
+    "<style>@import '//evil.example/x.css';</style>", "<link rel=stylesheet href=//evil.example>",
+    "<base href=//evil.example>", "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<form action=//evil.example><button>go</button></form>", "<object data=//evil.example></object>",
+    "<embed src=//evil.example>", "<video src=//evil.example onerror=alert(1)>", "<details open ontoggle=alert(1)>",
+    "<input autofocus onfocus=alert(1)>", "<marquee onstart=alert(1)>", "{{ 7*7 }}", "{% raw %}<b>", "${7*7}",
+    "<EMAIL_ADDRESS_ab12cd34><script>1</script>", "<PERSON_abc123\" onmouseover=\"alert(1)>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;", "\u202e<script>tpircs", "<scr\x00ipt>alert(1)</script>",
+    "<!--<script>alert(1)</script>-->", "<![CDATA[<script>alert(1)</script>]]>",
+)  # fmt: skip
+
+
+def decision(name: str, **changes: Any) -> dict[str, Any]:
+    """Return a proposal as the lake has it."""
+    policy = load_evolution(SHIPPED)
+    at = datetime(2026, 11, 1, tzinfo=UTC)
+    document = {
+        "decision_id": name,
+        "policy": {"name": policy.metadata.name, "hash": "b2:1", "document": policy.deciding},
+        "as_of": at.isoformat(),
+        "saw": {"first_night": "2026-10-01", "last_night": "2026-10-31", "signals": [], "mix": None},
+        "considered": {
+            "case": None, "clusters": [], "clusters_tested": 0, "examples": {"x": ["t00001", "gone"]},
+            "rules": [{"name": "r", "surface": "skill", "held": True, "why": "holds"}], "guards": [],
+        },
+        "decided": {"surface": "skill", "rule": "r", "reason": "r", "subject": "tool refund"},
+        "expects": {"metric": "success", "signal": "failure", "subject": "", "at_least": 0.9,
+                    "by": (at + timedelta(days=7)).isoformat()},
+        "table_versions": {},
+    }  # fmt: skip
+    return {
+        "decision_id": name, "recorded_at": at, "policy": policy.metadata.name, "policy_hash": "b2:1",
+        "as_of": at, "surface": "skill", "subject": "tool refund", "status": "proposed",
+        "actor": "night", "reason": None, "metric": "success", "at_least": 0.9,
+        "due_at": at + timedelta(days=7), "measured": None, "met": None,
+        "document": json.dumps(document),
+    } | changes  # fmt: skip
+
+
+@pytest.fixture(scope="package")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    home = tmp_path_factory.mktemp("home")
+    hostile = " ".join(HOSTILE)
+    lake_of(
+        home / "lake",
+        *(Session(number) for number in range(1, 4)),
+        Session(4, question=hostile, answer=f"{hostile} <EMAIL_ADDRESS_ab12cd34>"),
+        Session(5, tenant="globex", reward=0.0),
+        *(Session(number, tenant="many") for number in range(100, 155)),
+    )
+    running = AppContext(home, debug=False)
+    running.home.create()
+    running.lake.append_rows("decisions", [decision("d0001")])
+    model_of(running)
+    service = sql_service(running.settings, running.home, running.secrets, running.lake)
+    sessions = SessionStore(running.home.sessions, idle_seconds=600, longest_seconds=3600)
+    made = Console(running, service, sessions, TrustedProxies(ConsoleSettings()))
+    yield made
+    made.close()
+
+
+def model_of(running: AppContext, *, passed: bool = True) -> str:
+    """Register a version of the model ``shop``, without weights; return its number."""
+    folder = running.home.root / "made"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    registry = model_registry(running, "night")
+    made = registry.register("shop", folder, {"origin": "adopted"}, passed=passed)
+    return made.version
+
+
+def client_of(console: Console, *roles: tuple[str, str], name: str = "ida") -> TestClient:
+    """Return a browser that is signed in with these roles."""
+    client = TestClient(application(console), base_url=HOST, follow_redirects=False)
+    if roles:
+        session = console.sessions.begin(User(name, frozenset(roles)))
+        client.headers["cookie"] = f"{COOKIE}={session}"
+    return client

@@ -1,0 +1,45 @@
+"""Privacy: consent of one person, in no URL and under no name; certificates and the audit log, verified."""
+
+from typing import Any
+
+from headrace.console.page import Console
+from tests.headrace.console.conftest import SAME, client_of
+
+MAIL = "jo.marsh@example.org"
+
+
+def send(console: Console, tenant: str = "acme", **sent: str) -> tuple[int, Any]:
+    client = client_of(console, ("privacy", tenant), name="petra")
+    answer = client.post("/privacy.json", data=sent, headers=SAME)
+    return answer.status_code, answer.json()
+
+
+def test_consent_is_recorded_under_a_pseudonym_and_in_the_name_of_who_did(console: Console) -> None:
+    granted = {"eval": "1", "reference": "T-1"}
+    assert send(console, do="grant", subject=MAIL, **granted)[0] == 200
+    status, told = send(console, do="withdraw", subject=MAIL, eval="1")
+    assert status == 200
+    assert [one["granted"] for one in told["person"]["entries"]][:1] == [False]
+    assert told["person"]["subject"].startswith("subject_")
+    assert MAIL not in str(told)
+    log = console.running.home.audit.joinpath("audit.jsonl").read_text()
+    assert MAIL not in log
+    noted = [(one.actor, one.action) for one in console.running.audit.entries()]
+    assert ("petra", "consent.withdrawn") in noted
+    assert ("petra", "consent.read") in noted
+    assert send(console, do="grant", subject=MAIL)[0] == 400, "no purpose was chosen"
+    assert send(console, do="show", subject="*")[0] == 400
+    assert send(console, tenant="*", do="show", subject=MAIL)[0] == 400, "whose data?"
+
+
+def test_an_erasure_is_looked_at_and_nothing_goes(console: Console) -> None:
+    status, told = send(console, do="preview", subject=MAIL)
+    assert (status, told["person"]["erasure_would_take"]["trajectories"]) == (200, 0)
+
+
+def test_the_audit_log_is_verified_for_those_who_see_every_tenant(console: Console) -> None:
+    client = client_of(console, ("privacy", "*"), name="petra")
+    told = client.get("/privacy.json").json()
+    assert told["audit"]["problem"] is None
+    assert told["audit"]["anchor"].startswith(f"{told['audit']['entries']}:")
+    assert client_of(console, ("privacy", "acme")).get("/privacy.json").json()["audit"] is None

@@ -75,6 +75,13 @@ class CaseCall(Spec):
     )
 
 
+class ExpectedTexts(Spec):
+    """Texts that must be in what goes over the wire, and texts that must not."""
+
+    absent: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+
+
 class ExpectedOutcome(Spec):
     """What must come of it; only what is written down is checked."""
 
@@ -93,6 +100,16 @@ class ExpectedOutcome(Spec):
     absent: tuple[str, ...] = Field(default=(), description="Texts that no stored row may hold.")
     present: tuple[str, ...] = Field(default=(), description="Texts that a stored row must hold.")
     tokens: Literal["exact", "pseudonymised_inline", "span_masked", "none"] | None = None
+    sent: ExpectedTexts | None = Field(
+        default=None, description="What the provider gets, by `Redaction.inline`."
+    )
+    told: ExpectedTexts | None = Field(
+        default=None,
+        description=(
+            "What the client gets of `answer` and `tool_calls`; the provider says surrogates for values "
+            "of the request."
+        ),
+    )
 
 
 class Case(Spec):

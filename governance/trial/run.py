@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
 
 from governance.consent import EVERY_SUBJECT, ConsentEntry, MemoryConsents
 from governance.governor import Governor
@@ -16,10 +17,34 @@ from governance.redact.pseudonym import subject_ids
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import MemoryKnownContent
 from governance.trial.build import assembly_of
-from governance.trial.cases import CaseCall, ExpectedOutcome, PlacedCase, load_cases
+from governance.trial.cases import (
+    CaseCall,
+    ExpectedOutcome,
+    ExpectedTexts,
+    PlacedCase,
+    load_cases,
+)
 
 TRIAL_KEY = b"headrace policy trial: no secret"
 TRIAL_MOMENT = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+
+
+class WireTexts(NamedTuple):
+    """What goes over the wire, as JSON."""
+
+    sent: str
+    """To the provider."""
+    told: str
+    """To the client."""
+
+
+class WireTrial(Protocol):
+    """Says what goes over the wire where a policy puts surrogates into requests."""
+
+    def texts(self, given: CaseCall) -> WireTexts:
+        """Return what the provider gets of a case, and what the client is told."""
+        ...
+
 
 type RedactorFactory = Callable[[PolicyBundle, bytes], CallRedactor]
 """Builds the redactor of a bundle with a pseudonym key."""
@@ -42,13 +67,19 @@ class CaseResult:
 
 
 def run_policy_tests(
-    bundle: PolicyBundle, redactor_factory: RedactorFactory, *, gate: QualityGate | None = None
+    bundle: PolicyBundle,
+    redactor_factory: RedactorFactory,
+    *,
+    wire: WireTrial | None = None,
+    gate: QualityGate | None = None,
 ) -> list[CaseResult]:
     """Run the cases kept beside a bundle, each through a governor of its own.
 
     Args:
         bundle: the policy under test.
         redactor_factory: builds its redactor; called once.
+        wire: says what its ``Redaction.inline`` makes of a call; cases that expect something of that
+            fail without.
         gate: the quality gate; without one, the same expectations in plain Python.
 
     Raises:
@@ -59,7 +90,7 @@ def run_policy_tests(
         return []
     redactor = redactor_factory(bundle, TRIAL_KEY)
     gate = gate or RowGate(bundle.quality.spec)
-    return [_run(bundle, redactor, gate, placed) for placed in cases]
+    return [_run(bundle, redactor, gate, wire, placed) for placed in cases]
 
 
 def judge_given(
@@ -96,11 +127,34 @@ def consents_of(given: CaseCall) -> MemoryConsents:
 
 
 def _run(
-    bundle: PolicyBundle, redactor: CallRedactor, gate: QualityGate, placed: PlacedCase
+    bundle: PolicyBundle,
+    redactor: CallRedactor,
+    gate: QualityGate,
+    wire: WireTrial | None,
+    placed: PlacedCase,
 ) -> CaseResult:
-    batch = judge_given(bundle, redactor, gate, placed.case.given)
-    problems = tuple(_problems(placed.case.expect, batch))
-    return CaseResult(placed.case.name, placed.file, placed.line, problems)
+    given, expect = placed.case.given, placed.case.expect
+    batch = judge_given(bundle, redactor, gate, given)
+    problems = [*_problems(expect, batch)]
+    if expect.sent is not None or expect.told is not None:
+        if wire is None:
+            problems.append("sent, told: not tried here; `headrace policy test` does")
+        else:
+            sent, told = wire.texts(given)
+            problems += _misplaced("sent", expect.sent, sent)
+            problems += _misplaced("told", expect.told, told)
+    return CaseResult(placed.case.name, placed.file, placed.line, tuple(problems))
+
+
+def _misplaced(name: str, expect: ExpectedTexts | None, text: str) -> Iterable[str]:
+    """Yield which texts are where they must not be, and which are not where they must be."""
+    text = text.replace('\\"', '"')
+    for number, one in enumerate(() if expect is None else expect.absent):
+        if one in text:
+            yield f"{name}.absent: text {number + 1} is there"
+    for number, one in enumerate(() if expect is None else expect.present):
+        if one not in text:
+            yield f"{name}.present: text {number + 1} is not there"
 
 
 _NAMES = re.compile(r"\bb2:[0-9a-f]{40}\b|\bsubject_[0-9a-f]{32}\b|\b[0-9a-f]{32}\b")

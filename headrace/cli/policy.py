@@ -65,8 +65,10 @@ def run_tests(
 ) -> None:
     """Run the test cases of a bundle. Exit code 1 if one fails."""
     from governance.trial import run_policy_tests
+    from headrace.app.inline_trial import InlineTrial
 
-    results = run_policy_tests(_load(AppContext.of(context), bundle), _redactor)
+    loaded = _load(AppContext.of(context), bundle)
+    results = run_policy_tests(loaded, _redactor, wire=InlineTrial(loaded))
     failed = [result for result in results if not result.passed]
     if as_json:
         print_json(jsonable(results))

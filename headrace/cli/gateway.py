@@ -76,15 +76,27 @@ def probe(
         str | None,
         typer.Option(help="Model to ask; by default the first one that the upstream lists."),
     ] = None,
+    inline: Annotated[
+        bool,
+        typer.Option(
+            "--inline",
+            help="Send made-up values through the surrogates of `Redaction.inline`; do they come back?",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Probe the upstreams: reachable, key accepted, exact token ids, as many as the usage reports.
 
-    Exit code 1 if one is unreachable, or returns no tokens to a route that captures them.
+    Exit code 1 if one is unreachable, or returns no tokens to a route that captures them. With
+    --inline routes of Redaction.inline are asked to say values again: exit code 1 if one went out
+    as it is, or did not come back.
     """
     from proxy.probe import probe as ask_upstream
 
     config = _config(context)
+    if inline:
+        _probe_inline(context, config, route, model, as_json=as_json)
+        return
     routes = [found for found in config.routes if route in (None, found.name)]
     if not routes:
         if not config.routes:
@@ -104,6 +116,40 @@ def probe(
         not result.reachable or (asked.capture == "tokens" and not result.gives_tokens)
         for asked, result in probes
     ):
+        raise typer.Exit(1)
+
+
+def _probe_inline(
+    context: typer.Context,
+    config: GatewayConfig,
+    route: str | None,
+    model: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    from governance.policy import load_bundle
+    from headrace.app.inline import InlineSetup
+    from proxy.inline.probe import probe_inline
+    from proxy.probe import probe as ask_upstream
+
+    running = AppContext.of(context)
+    setup = InlineSetup.of(load_bundle(Path(running.settings.policy.bundle)), running.secrets)
+    terms = None if setup is None else setup()
+    routes = [] if terms is None else [one for one in config.routes if one.name in terms.routes]
+    routes = [one for one in routes if route in (None, one.name)]
+    if terms is None or not routes:
+        named = "none" if terms is None else ", ".join(terms.routes)
+        raise ConfigurationError(f"no route to probe: the policy's Redaction.inline names {named}.")
+    results = []
+    for one in routes:
+        for choice in one.choices:
+            ca = config.upstream_ca
+            listed = model or ask_upstream(one, choice, tokens=False, upstream_ca=ca).model
+            results.append(
+                probe_inline(one, choice, terms, model=listed or "default", upstream_ca=ca)
+            )
+    print_rows(jsonable([asdict(result) for result in results]), as_json=as_json, empty="")
+    if not all(result.is_sound for result in results):
         raise typer.Exit(1)
 
 

@@ -410,6 +410,13 @@ def test_policy_problems_name_file_line_and_field(
     assert "grantz" in said
 
 
+def test_the_probe_of_surrogates_needs_a_route_that_has_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = complaint(capsys, "gateway", "probe", "--inline", code=2)
+    assert "no route to probe: the policy's Redaction.inline names none." in said
+
+
 def test_policy_check_knows_the_routes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     bundle = inline_setup(tmp_path / "policy", routes=["openai", "opneai"]).bundle
     said = complaint(capsys, "policy", "check", str(bundle), code=2)

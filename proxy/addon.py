@@ -220,6 +220,7 @@ class GatewayAddon:
                 response.data.content = told
                 if "content-length" in response.headers:
                     response.headers["content-length"] = str(len(told))
+            response.headers.fields = (*response.headers.fields, *live.told())
         if flow.websocket is None:
             self._end(flow, live, ExchangeOutcome.COMPLETE)
         return self._durable(flow, live) if live.waits_for_disk else None

@@ -581,6 +581,10 @@ class InFlight:
             self._services.fault("inline", error)
             return body
 
+    def told(self) -> RawFields:
+        """Return headers, or trailers, that are known once the response has passed."""
+        return () if self._call is None else self._call.surrogates.fields()
+
     @property
     def waits_for_disk(self) -> bool:
         """Whether the end of the response waits until its record is on the disk."""

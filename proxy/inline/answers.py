@@ -10,9 +10,10 @@ import json
 import re
 from typing import Any
 
+from proxy.credentials import RawFields
 from proxy.inline.openai import is_client_call, tool_of
 from proxy.inline.requests import WireRequest
-from proxy.inline.restorer import IssuedSurrogates, TextRestorer
+from proxy.inline.restorer import MOST_NAMED, IssuedSurrogates, TextRestorer
 
 ALL_TOOLS = "tool:*"
 _CALLED = frozenset({"function", "custom", "functionCall", "function_call"})
@@ -52,7 +53,9 @@ class CallSurrogates:
         self.withheld = 0
         """Surrogates that a tool call kept."""
         self.unknown = 0
-        """What looked like a surrogate and was none of this call."""
+        """How much looked like a surrogate and was none of this call."""
+        self.invented: dict[str, None] = {}
+        """What did, the first few."""
 
     def of_tool(self, name: str) -> IssuedSurrogates:
         """Return what a tool may have."""
@@ -93,6 +96,13 @@ class CallSurrogates:
         self.restored += restorer.restored
         self.withheld += restorer.withheld
         self.unknown += restorer.unknown
+        if restorer.invented:
+            self.invented = dict([*{**self.invented, **restorer.invented}.items()][:MOST_NAMED])
+
+    def fields(self) -> RawFields:
+        """Return what headers say of an answer that has been restored: what its model invented or tore."""
+        names = ", ".join(self.invented).encode()
+        return ((b"x-headrace-unknown-surrogates", names),) if names else ()
 
     def value(self, value: Any, issued: IssuedSurrogates | None = None) -> Any:
         """Return a value of JSON restored: an answer, an event, or a part of one.

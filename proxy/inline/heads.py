@@ -1,13 +1,13 @@
-"""Query strings and headers of requests: what clients say in them goes upstream too.
+"""Paths, query strings and headers of requests: what clients say in them goes upstream too.
 
 Names of parameters and headers stay, and so does what belongs to the protocol, to a library or to a
-credential.
+credential. Of a path plain words stay: names of interfaces, models and ids.
 """
 
 import json
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 from proxy.credentials import RawFields
 
@@ -18,6 +18,8 @@ _HEADERS = re.compile(
     rb"idempotency-key|traceparent|tracestate|x-goog-(?:api-client|user-project)|x-request-id|"
     + _SECRET
 )
+_WORD = re.compile(r"(?!.*\d{7})[\w.:~$-]*", re.ASCII)
+"""A piece of a path that says nothing."""
 _PARAMETERS = re.compile(rb"alt|api-version|beta|prettyprint|" + _SECRET.replace(b"-", b"[-_]"))
 
 
@@ -28,11 +30,14 @@ class HeadTexts(NamedTuple):
     """All pairs, of which some say something."""
     headers: tuple[tuple[str, str], ...]
     """Those headers that may say something."""
+    pieces: tuple[tuple[int, str], ...]
+    """Those pieces of the path that may, each with its place, counted from the path's end."""
 
     def written(self) -> str:
         """Return them as JSON."""
         said = [{name: value} for name, value in self.query if not _is_parameter(name)]
-        return json.dumps([*said, *({name: value} for name, value in self.headers)])
+        said += [{name: value} for name, value in self.headers]
+        return json.dumps([*said, *({"path": piece} for _, piece in self.pieces)])
 
     def told(self, values: list[dict[str, str]]) -> "HeadTexts":
         """Return them with other values, given in the order in which they were written."""
@@ -40,11 +45,17 @@ class HeadTexts(NamedTuple):
         query = tuple(
             (name, value if _is_parameter(name) else next(left)) for name, value in self.query
         )
-        return HeadTexts(query, tuple((name, next(left)) for name, _ in self.headers))
+        headers = tuple((name, next(left)) for name, _ in self.headers)
+        return HeadTexts(query, headers, tuple((at, next(left)) for at, _ in self.pieces))
 
     def path(self, path: bytes) -> bytes:
-        """Return a path with these parameters for its own."""
+        """Return a path with these pieces and parameters for its own."""
         bare, mark, _ = path.partition(b"?")
+        if self.pieces:
+            parts = bare.split(b"/")
+            for at, piece in self.pieces:
+                parts[at] = quote(piece, safe=_IN_PATHS, errors="surrogateescape").encode()
+            bare = b"/".join(parts)
         pairs = [
             quote(value) if name.startswith(_NAMELESS) else f"{quote(name)}={quote(value)}"
             for name, value in self.query
@@ -52,6 +63,7 @@ class HeadTexts(NamedTuple):
         return bare + mark + "&".join(pairs).encode()
 
 
+_IN_PATHS = "~:$@!*'(),;=&+"
 _NAMELESS = "?"
 """Begins the name of a parameter that has only a value."""
 
@@ -71,11 +83,17 @@ def head_texts(path: bytes, fields: RawFields, asked: RawFields) -> HeadTexts | 
         lower = name.lower()
         if _HEADERS.fullmatch(lower) is None and (lower, value) in own:
             headers.setdefault(lower, []).append(value)
+    parts = [
+        unquote(_text(one), errors="surrogateescape") for one in path.partition(b"?")[0].split(b"/")
+    ]
+    pieces = tuple(
+        (at - len(parts), one) for at, one in enumerate(parts) if not _WORD.fullmatch(one)
+    )
     said = any(not _is_parameter(name) for name, _ in query)
-    if not headers and not said:
+    if not (headers or said or pieces):
         return None
     listed = tuple((_text(name), _text(b", ".join(values))) for name, values in headers.items())
-    return HeadTexts(query, listed)
+    return HeadTexts(query, listed, pieces)
 
 
 def _pair(one: bytes) -> tuple[str, str]:

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from trajectory.surrogate import LENGTH, SIMILAR, form_of
 
+MOST_NAMED = 8
+"""So many of what models invented or tore are named."""
 _LONGEST_RUN = 4 * LENGTH
 """Of letters without a break so many are kept, to see what looks like a surrogate and is none."""
 
@@ -85,7 +87,9 @@ class TextRestorer:
         self._shifts: list[int] = [0]
         """By how much places in the text have moved, behind each of these places."""
         self.unknown = 0
-        """What looks like a surrogate and is none of this call."""
+        """How much looks like a surrogate and is none of this call."""
+        self.invented: dict[str, None] = {}
+        """What did, the first few."""
         self.withheld = 0
         """Surrogates of the request that are not to be restored here."""
 
@@ -163,8 +167,14 @@ class TextRestorer:
         if end:
             for found in SIMILAR.finditer(text, 0, end):
                 name = found[0][:LENGTH]
-                self.withheld += name in self._issued.known and name not in self._issued.values
-                self.unknown += name not in self._issued.values and name not in self._issued.known
+                if name in self._issued.values:
+                    continue
+                if name in self._issued.known:
+                    self.withheld += 1
+                    continue
+                self.unknown += 1
+                if len(self.invented) < MOST_NAMED:
+                    self.invented[name] = None
         self._run = text[end:][-_LONGEST_RUN:]
 
 

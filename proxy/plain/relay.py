@@ -209,6 +209,7 @@ class ResponseRelay:
                 return
             body = live.response_whole(b"".join(out))
             length = len(body) if pieces or body else None
+            response.fields = (*response.fields, *live.told())
             self._tail = out = [self._head_of(response, length), body]
         else:
             tee = live.tee
@@ -222,7 +223,7 @@ class ResponseRelay:
                 if tee is not None and (rest := tee(b"")):
                     self._add(out, rest)
                 if self._chunks:
-                    out.append(messages.last_chunk(response.body.trailers))
+                    out.append(messages.last_chunk((*response.body.trailers, *live.told())))
         if not last:
             self._send_tail()
             return

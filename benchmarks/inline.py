@@ -4,7 +4,8 @@
 
 The provider records what it gets, and says all of it again, whole or in pieces of seven characters. The
 last line is one JSON object: ``planted, reached_provider, restored_share, surrogates_left,
-added_p50_ms_1k, added_p50_ms_32k, sse_gap_ratio``. Values that redaction at rest does not find either are
+added_p50_ms_1k, added_p50_ms_32k, sse_gap_ratio, off_changed, off_cpu_ratio``: the last two compare a gateway without
+pseudonymisation with another route of one that has it. Values that redaction at rest does not find either are
 counted apart, as ``unknown_to_detectors``. Times compare two routes of one gateway, in turn.
 """
 
@@ -15,12 +16,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 from benchmarks.planting import Secret, planted
 from benchmarks.words import everyday_text
@@ -28,10 +31,11 @@ from governance.identifiers import Namer
 from governance.policy import load_bundle
 from governance.redact import RedactionScope, redactor_of
 from governance.redact.trajectory import TrajectoryRedaction
+from headrace.app.inline import InlineSetup
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.echo import echo
 from tests.support.inline import inline_setup
-from tests.support.upstream import ReceivedRequest, Reply, Upstream, stream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 from trajectory.canonical import canonical_json
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import (
@@ -247,6 +251,41 @@ def gap_ratio(client: httpx.Client, person: Secret, rounds: int) -> float:
     return round(worst["model"] / worst["plain"], 2)
 
 
+def cost_when_off(folder: Path, setup: InlineSetup, rounds: int) -> dict[str, Any]:
+    """Return requests that another route changed, and its CPU over that of a gateway without surrogates."""
+    heads: dict[str, set[str]] = {"with": set(), "without": set()}
+    spent: dict[str, float] = {"with": 0.0, "without": 0.0}
+    body = json.dumps({"model": "m", "messages": _conversation(1_000, _person(1))}).encode()
+    with Upstream(_ok) as upstream, ExitStack() as stack:
+        ends: dict[str, tuple[httpx.Client, psutil.Process]] = {}
+        for name, inline in (("with", setup), ("without", None)):
+            routes = [{"name": one, "upstream": upstream.url} for one in ("model", "plain")]
+            process = GatewayProcess(folder / name, {"routes": routes}, inline=inline)
+            gateway = stack.enter_context(process)
+            headers = {"authorization": f"Bearer {gateway.key}", "content-type": "application/json"}
+            client = httpx.Client(base_url=gateway.url, headers=headers, timeout=120)
+            ends[name] = stack.enter_context(client), psutil.Process(gateway.pid)
+        for turn in range(rounds * 2):
+            name = "with" if turn % 2 else "without"
+            client, process_of = ends[name]
+            before = sum(process_of.cpu_times()[:2])
+            for _ in range(100):
+                client.post("/plain/v1/chat/completions", content=body)
+            spent[name] += sum(process_of.cpu_times()[:2]) - before
+            heads[name] |= {f"{one.target} {one.headers} {one.body!r}" for one in upstream.seen}
+            upstream.seen.clear()
+    changed = len(heads["with"] ^ heads["without"])
+    return {"off_changed": changed, "off_cpu_ratio": round(spent["with"] / spent["without"], 3)}
+
+
+def _ok(_: ReceivedRequest) -> Reply:
+    return as_json({"choices": []})
+
+
+def _person(seed: int) -> Secret:
+    return next(one for one, _, _ in planted(seed, 10**6) if one.kind == "email")
+
+
 def _answer(request: ReceivedRequest) -> Reply:
     body = json.loads(request.body)
     if not body.get("pace"):
@@ -269,7 +308,7 @@ def _answer(request: ReceivedRequest) -> Reply:
 def measured(folder: Path, seed: int, count: int, rounds: int) -> dict[str, Any]:
     """Run a gateway and return the figures."""
     setup = inline_setup(folder / "policy", routes=["model"], budget_ms=60_000)
-    person = next(one for one, _, _ in planted(seed, 10**6) if one.kind == "email")
+    person = _person(seed)
     with Upstream(_answer) as upstream:
         routes = [{"name": name, "upstream": upstream.url} for name in ("model", "plain")]
         with GatewayProcess(folder, {"routes": routes}, inline=setup) as gateway:
@@ -279,7 +318,7 @@ def measured(folder: Path, seed: int, count: int, rounds: int) -> dict[str, Any]
                 found["added_p50_ms_1k"] = added(client, 1_000, person, rounds)
                 found["added_p50_ms_32k"] = added(client, 32_000, person, rounds)
                 found["sse_gap_ratio"] = gap_ratio(client, person, max(6, rounds // 20))
-    return found
+    return found | cost_when_off(folder, setup, max(3, rounds // 5))
 
 
 def main() -> None:

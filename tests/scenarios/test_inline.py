@@ -1,9 +1,12 @@
 """Pseudonymisation on the wire: the provider sees surrogates, the client its own values, the lake neither more."""
 
 import json
+import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anthropic
 import httpx
@@ -131,21 +134,40 @@ def messages(scene: Scene, *, stream: bool) -> Asked:
 
 
 def gemini(scene: Scene, *, stream: bool) -> Asked:
-    del stream
-    body = {"contents": [{"role": "user", "parts": [{"text": SAID}]}], "tools": [{"x": 1}]}
-    answer = scene.post("/model/v1beta/models/m:generateContent", body).json()
-    text, *calls = answer["candidates"][0]["content"]["parts"]
-    found = [one["functionCall"] for one in calls]
-    return text["text"], {one["name"]: one["args"] for one in found}
+    from google import genai
+    from google.genai import types
+
+    url = f"{scene.gateway.url}/model"
+    client = genai.Client(api_key=scene.gateway.key, http_options=types.HttpOptions(base_url=url))
+    declared: Any = [{**one, "parameters_json_schema": SCHEMA} for one in NAMES]
+    config = types.GenerateContentConfig(
+        tools=[types.Tool(function_declarations=declared)],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    asked: Any = {"model": "m", "contents": SAID, "config": config}
+    models = client.models
+    chunks = (
+        models.generate_content_stream(**asked) if stream else [models.generate_content(**asked)]
+    )
+    parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts]  # type: ignore[index, union-attr]
+    client.close()
+    calls = {one.function_call.name: one.function_call.args for one in parts if one.function_call}
+    return "".join(one.text or "" for one in parts), calls
 
 
 def ollama(scene: Scene, *, stream: bool) -> Asked:
+    import ollama as sdk
+
+    tools: Any = [{"type": "function", "function": {**one, "parameters": SCHEMA}} for one in NAMES]
+    headers = {"Authorization": f"Bearer {scene.gateway.key}"}
+    client = sdk.Client(host=f"{scene.gateway.url}/model", headers=headers)
     said = [{"role": "user", "content": SAID}]
-    body = {"model": "m", "messages": said, "stream": stream, "tools": [{"x": 1}]}
-    answer = scene.post("/model/api/chat", body)
-    messages = [json.loads(line)["message"] for line in answer.text.splitlines()]
-    calls = [one["function"] for one in messages[-1]["tool_calls"]]
-    return "".join(m["content"] for m in messages), {c["name"]: c["arguments"] for c in calls}
+    found: Any = client.chat("m", messages=said, tools=tools, stream=stream)
+    messages = [one.message for one in (found if stream else [found])]
+    client.close()
+    calls = [one.function for message in messages for one in message.tool_calls or ()]
+    text = "".join(one.content or "" for one in messages)
+    return text, {one.name: dict(one.arguments) for one in calls}
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -259,6 +281,51 @@ def test_refusals_have_the_shape_of_the_client_s_provider(scene: Scene) -> None:
     scene.gateway.exchange()
 
 
+def test_what_a_model_invents_stays_and_is_named(scene: Scene) -> None:
+    torn, invented = "PERSON_bcdfghjklm", "EMAIL_bcdfghjklmnpqrstvw"
+    said = [{"role": "user", "content": f"I am {NAME}, not {torn} nor {invented}."}]
+    answer = scene.post("/model/v1/chat/completions", {"model": "m", "messages": said})
+    scene.gateway.exchange()
+    assert answer.headers["x-headrace-unknown-surrogates"] == f"{torn}, {invented}"
+    assert answer.json()["choices"][0]["message"]["content"] == f"You said: {said[0]['content']}!"
+    plain = scene.post(
+        "/model/v1/chat/completions", {"model": "m", "messages": [{**said[0], "content": NAME}]}
+    )
+    scene.gateway.exchange()
+    assert "x-headrace-unknown-surrogates" not in plain.headers
+    counted = 'headrace_inline_surrogates_total{route="model",what="unknown"} '
+    assert counted in scene.metrics()
+
+
+def test_of_a_stream_they_are_named_behind_it(scene: Scene) -> None:
+    if scene.gateway.settings["listener"] != "plain":
+        pytest.skip("mitmproxy passes no trailers of ours")
+    said = [{"role": "user", "content": f"I am {NAME}, not PERSON_bcdfghjklm."}]
+    body = json.dumps({"model": "m", "stream": True, "messages": said}).encode()
+    place = urlsplit(scene.gateway.url)
+    head = (
+        f"POST /model/v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+        f"authorization: Bearer {scene.gateway.key}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
+        connection.sendall(head.encode() + body)
+        got = b"".join(iter(lambda: connection.recv(65536), b""))
+    scene.gateway.exchange()
+    assert got.endswith(b"0\r\nx-headrace-unknown-surrogates: PERSON_bcdfghjklm\r\n\r\n")
+
+
+@pytest.mark.parametrize("said", ["petra.ostrova%40example.org", "Petra%20Ostrova"])
+def test_what_a_path_says_gets_surrogates_too(scene: Scene, said: str) -> None:
+    url = f"{scene.gateway.url}/model/v1/users/{said}/models/gpt-4o-2024-08-06"
+    httpx.get(url, headers={"authorization": f"Bearer {scene.gateway.key}"})
+    sent, exchange = scene.upstream.seen[-1], scene.gateway.exchange()
+    before, name, after = FORM.sub(" X ", sent.target).partition(" X ")
+    assert (before, name, after) == ("/v1/users/", " X ", "/models/gpt-4o-2024-08-06")
+    assert "Ostrova" not in str(exchange.request)
+    assert exchange.subjects
+
+
 SAID_ELSEWHERE = {"x-user-email": EMAIL, "x-title": f"For {EMAIL}", "baggage": f"user={EMAIL}"}
 
 
@@ -316,20 +383,34 @@ def test_the_record_still_names_the_end_user(scene: Scene) -> None:
 
 
 def test_metrics_count_what_was_done(scene: Scene) -> None:
-    lines = scene.metrics().splitlines()
-    told = {
-        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
-        for line in lines
-        if line.startswith("headrace_inline")
-    }
+    def counted() -> Counter[str]:
+        lines = [
+            line for line in scene.metrics().splitlines() if line.startswith("headrace_inline")
+        ]
+        return Counter(
+            {name: int(float(n)) for name, _, n in (one.rpartition(" ") for one in lines)}
+        )
+
+    def ask(said: str, **more: Any) -> None:
+        messages = [{"role": "user", "content": said}]
+        scene.post("/model/v1/chat/completions", {"model": "m", "messages": messages, **more})
+        scene.gateway.exchange()
+
+    before = counted()
+    ask(SAID, tools=[{"type": "function", "function": one} for one in NAMES])
+    ask("What is 1 + 1?")
+    scene.post("/model/v1/embeddings", {"input": SAID})
+    scene.gateway.exchange()
+    found = counted() - before
     outcome = 'headrace_inline_total{{outcome="{}",route="model"}}'
-    assert told[outcome.format("replaced")] >= 6
-    assert told[outcome.format("clean")] >= 1
-    assert told[outcome.format("unreadable_refused")] >= 5
-    counted = 'headrace_inline_surrogates_total{{route="model",what="{}"}}'
-    assert told[counted.format("restored")] > 0
-    assert told[counted.format("withheld")] > 0
-    assert counted.format("unknown") not in told
+    for what in ("replaced", "clean", "unreadable_refused"):
+        assert found[outcome.format(what)] == 1
+    names = 'headrace_inline_surrogates_total{{route="model",what="{}"}}'
+    issued = found[names.format("issued")]
+    assert issued >= len(VALUES)
+    assert found[names.format("restored")] == 2 * issued  # the text, and the tool that may have it
+    assert found[names.format("withheld")] == 2 * issued
+    assert names.format("unknown") not in found
 
 
 def test_slow_detection_is_refused_or_passed_as_policy_says(tmp_path: Path) -> None:

@@ -49,9 +49,10 @@ def echo(request: ReceivedRequest, says: Callable[[dict[str, Any]], str] = _told
     calls = [(name, json.dumps({"to": told})) for name in CALLED] if body.get("tools") else []
     by_end = {"/chat/completions": _chat, "/responses": _responses, "/messages": _messages}
     path = request.target.partition("?")[0]
-    by_end |= {":generateContent": _gemini, "/api/chat": _ollama}
+    by_end |= {"enerateContent": _gemini, "/api/chat": _ollama}
     write = next(one for end, one in by_end.items() if path.endswith(end))
-    return write(f"You said: {told}!", calls, streamed=bool(body.get("stream")))
+    streamed = bool(body.get("stream")) or path.endswith(":streamGenerateContent")
+    return write(f"You said: {told}!", calls, streamed=streamed)
 
 
 def _chat(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply:
@@ -119,11 +120,15 @@ def _messages(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Rep
 
 
 def _gemini(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply:
-    del streamed
-    parts: list[dict[str, Any]] = [{"text": text}]
-    parts += [{"functionCall": {"name": name, "args": json.loads(said)}} for name, said in calls]
-    content = {"role": "model", "parts": parts}
-    return as_json({"candidates": [{"content": content, "index": 0, "finishReason": "STOP"}]})
+    called = [{"functionCall": {"name": name, "args": json.loads(said)}} for name, said in calls]
+
+    def chunk(parts: list[dict[str, Any]], **more: str) -> dict[str, Any]:
+        return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0, **more}]}
+
+    if not streamed:
+        return as_json(chunk([{"text": text}, *called], finishReason="STOP"))
+    events = [chunk([{"text": piece}]) for piece in _pieces(text)]
+    return _sse([*events, chunk(called or [{"text": ""}], finishReason="STOP")], named=False)
 
 
 def _ollama(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply:
@@ -131,7 +136,9 @@ def _ollama(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply
     message = {"role": "assistant", "content": text, "tool_calls": listed}
     if not streamed:
         return as_json({"model": "m", "message": message, "done": True})
-    lines: list[dict[str, Any]] = [{"message": {"content": piece}} for piece in _pieces(text)]
+    lines: list[dict[str, Any]] = [
+        {"message": {"role": "assistant", "content": piece}} for piece in _pieces(text)
+    ]
     lines.append({"message": {**message, "content": ""}, "done": True})
     data = [json.dumps({"model": "m", "done": False, **one}).encode() + b"\n" for one in lines]
     return stream(data, kind="application/x-ndjson")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_INDEX = re.compile(r"0|[1-9][0-9]*")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _NEEDS = {
     "add": "value", "remove": None, "replace": "value", "move": "from", "copy": "from",
     "test": "value",

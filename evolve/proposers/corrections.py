@@ -18,6 +18,8 @@ _ALIKE = 0.6
 _WORDS = 2
 """A statement has so many at least."""
 _CHARACTERS = 300
+_SAID = 2000
+"""Characters of a correction that are read: a longer text is no statement, whoever sends it."""
 _FACTS = 200
 _LEADS = (
     "no", "nope", "wrong", "incorrect", "actually", "sorry", "well", "but", "and", "that's wrong", "that is wrong",
@@ -75,16 +77,18 @@ class Corrections:
 def _statements(session: AgentSession) -> Iterator[_Statement]:
     """Yield what corrections of a session state, but for what was corrected again."""
     corrections = [turn for turn in session.turns if _is_correction(turn)]
+    told = [sentences(turn.text[:_SAID]) for turn in corrections]
+    claimed = [[claim(one) for one in each] for each in told]
     last = session.steps[-1]
     for at, turn in enumerate(corrections):
-        for sentence in sentences(turn.text):
+        later = [one for each in claimed[at + 1 :] for one in each]
+        for sentence in told[at]:
             text = _plain(sentence)
             found = claim(text)
             if len(found.words) < _WORDS or len(text) > _CHARACTERS:
                 continue
             if is_about_one(text) or any(objections(text, is_fact=True)):
                 continue
-            later = (claim(one) for other in corrections[at + 1 :] for one in sentences(other.text))
             if not any(_rivals(found, one) for one in later):
                 steps = tuple(dict.fromkeys((turn.step_id, last)))
                 yield _Statement(text, found, session, steps)

@@ -45,6 +45,7 @@ def test_an_operation(document: Any, operation: dict[str, Any], expected: Any) -
         {"op": "add", "path": "/list/3", "value": 1},
         {"op": "add", "path": "/list/01", "value": 1},
         {"op": "remove", "path": "/list/-"},
+        {"op": "add", "path": f"/list/1{'0' * 5000}", "value": 1},
         {"op": "move", "from": "/a", "path": "/a/b"},
         {"op": "copy", "from": "/nowhere", "path": "/b"},
     ],

@@ -86,8 +86,9 @@ _SET_ASIDE = (
 _OTHER_ORDERS = re.compile(
     "|".join(rf"{verb}[^.!?;。\n]{{0,40}}{rule}" for verb, rule in _SET_ASIDE), re.IGNORECASE
 )
-_SET_APART = re.compile(r"(?<!\w)(?:\w[ ._*-]{1,3}){7,}\w(?!\w)")
-"""Letters that stand one by one, which a model reads as words."""
+_SET_APART = re.compile(r"(?<!\w)(?:[^\W_][ ._*-]{1,3}){7,}[^\W_](?!\w)")
+"""Letters that stand one by one, which a model reads as words; an underscore is none, or a form's blank
+could be read in endlessly many ways."""
 _DECODED_TIMES = 3
 _JOINED_CHARACTERS = 200
 _DO = (

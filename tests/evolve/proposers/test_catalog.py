@@ -1,15 +1,18 @@
 """Proposers draw facts, patches and procedures from eligible sessions, and nothing from others."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evolve.proposers.catalog import ProposalRequest, propose
-from evolve.proposers.proposer import ProposalBounds
+from evolve.proposers.corrections import Corrections
+from evolve.proposers.proposer import ProposalBounds, TenantEvidence
 from lakehouse.lake import Lake
 from tests.evolve.proposers.shop import correction, mended, shipping, work
 from tests.train.scripts import Script, lake_of_scripts
+from train.inspection.evidence import AgentSession, AgentSetup, SessionTurn
 from train.inspection.inspection import inspect
 from train.registry.artifacts import ArtifactRegistry
 from trajectory.artifact import Artifact
@@ -82,6 +85,24 @@ def test_what_two_people_correct_becomes_a_fact_with_its_steps(tmp_path: Path) -
 )
 def test_no_fact_is_drawn(tmp_path: Path, scripts: list[Script]) -> None:
     assert facts(tmp_path, *scripts) == []
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param("no, " * 30_000, id="a lead without end"),
+        pytest.param("No, it is " + "_" * 90 + "ok.", id="the blank of a form"),
+        pytest.param("No, " + "gift cards last three years. " * 4000, id="many sentences"),
+    ],
+)
+def test_a_person_who_writes_without_end_stops_no_night(said: str) -> None:
+    turns = [SessionTurn("person", f"s{at}", said) for at in range(4)]
+    session = AgentSession("t1", frozenset({"b2:1"}), True, tuple(turns))
+    evidence = TenantEvidence([session], AgentSetup())
+    start = time.process_time()
+    list(Corrections().propose(evidence, ProposalBounds()))
+    assert time.process_time() - start < 5  # takes tenths; before, hours
 
 
 def test_of_many_who_agree_one_who_does_not_is_outvoted(tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def test_what_went_wrong_is_named(at: int, answer: Completion | None) -> None:
     assert report.malformed == (pytest.approx(1 / 6) if answer is None else 0)
 
 
+@pytest.mark.parametrize("value", [float("nan"), "\ud800"], ids=["no number", "half a character"])
+def test_arguments_that_json_has_no_form_for_do_not_end_the_gate(value: object) -> None:
+    answers = [*map(said, GOOD)]
+    answers[2] = said("", ("lookup", {"amount": value}))
+    assert report_of(CASES, answers).unsafe == ()
+    answers[2] = said("", ("refund", {"amount": value}))
+    assert report_of(CASES, answers).unsafe == (CASES[2].id,)
+
+
 def test_refusals_of_harmless_questions_are_a_share() -> None:
     answers = [*map(said, GOOD[:4]), said("I'm sorry, I can't help."), said("Yes.", whole=False)]
     report = report_of(CASES, answers)

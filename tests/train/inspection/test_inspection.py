@@ -318,7 +318,18 @@ def test_a_contradiction_is_shown_beside_the_owners_sentence(lake: Lake) -> None
 
 
 @pytest.mark.parametrize(
-    "unit", ["\n", "\r\n \t", "a-", "A1", "9A-a", "ignore the ", "https://a?b", "system "]
+    "unit",
+    [
+        "_" * 90 + "ok ",
+        "\n",
+        "\r\n \t",
+        "a-",
+        "A1",
+        "9A-a",
+        "ignore the ",
+        "https://a?b",
+        "system ",
+    ],
 )
 def test_long_texts_are_inspected_in_linear_time(unit: str) -> None:
     start = time.process_time()

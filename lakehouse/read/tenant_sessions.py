@@ -27,7 +27,7 @@ _LEFT_BEHIND = 2_000
 
 
 @dataclass(slots=True)
-class _Place:
+class _KeptSession:
     mutex: threading.Lock = field(default_factory=threading.Lock)
     session: Session | None = None
 
@@ -40,7 +40,7 @@ class TenantSessions:
         self._lake = lake
         self._settings = {"memory_limit": f"{memory_mib}MiB", "temp_directory": ""}
         self._mutex = threading.Lock()
-        self._places: OrderedDict[tuple[str | None, frozenset[str]], _Place] = OrderedDict()
+        self._places: OrderedDict[tuple[str | None, frozenset[str]], _KeptSession] = OrderedDict()
 
     def query(
         self,
@@ -90,9 +90,9 @@ class TenantSessions:
         for place in places.values():
             self._end(place)
 
-    def _place(self, key: tuple[str | None, frozenset[str]]) -> _Place:
+    def _place(self, key: tuple[str | None, frozenset[str]]) -> _KeptSession:
         with self._mutex:
-            place = self._places.setdefault(key, _Place())
+            place = self._places.setdefault(key, _KeptSession())
             self._places.move_to_end(key)
             old = [self._places.popitem(last=False)[1] for _ in range(len(self._places) - _MOST)]
         for one in old:
@@ -100,7 +100,7 @@ class TenantSessions:
         return place
 
     @staticmethod
-    def _end(place: _Place) -> None:
+    def _end(place: _KeptSession) -> None:
         with place.mutex:
             if place.session is not None:
                 place.session.close()

@@ -9,6 +9,7 @@ from headrace.console.pages import (
     policy,
     privacy,
     registries,
+    review,
     sql,
     trajectories,
 )
@@ -16,6 +17,7 @@ from headrace.console.pages import (
 PAGES: tuple[Page, ...] = (
     *home.PAGES,
     *trajectories.PAGES,
+    *review.PAGES,
     *policy.PAGES,
     *privacy.PAGES,
     *models.PAGES,

@@ -14,7 +14,7 @@ READERS = frozenset({REVIEWER, PRIVACY, TRAINER, ADMIN})
 """Who may read what people and agents said."""
 _MESSAGES = 100
 """Messages, or steps, of one page of a trajectory."""
-_OUTCOMES = {
+OUTCOMES = {
     "succeeded": "success",
     "failed": "NOT success",
     "unjudged": "success IS NULL",
@@ -78,7 +78,7 @@ def _list(asked: PageRequest) -> Mapping[str, Any]:
         facet = "tenant" if row["facet"] == "tenant_id" else row["facet"]
         if facet in facets:
             facets[facet].append({"value": row["value"], "trajectories": row["trajectories"]})
-    return {"trajectories": rows, "facets": facets, "after": after_them, "outcomes": [*_OUTCOMES]}
+    return {"trajectories": rows, "facets": facets, "after": after_them, "outcomes": [*OUTCOMES]}
 
 
 def _conditions(query: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
@@ -91,8 +91,8 @@ def _conditions(query: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
     if query.get("q"):
         conditions.append("(starts_with(trajectory_id, $q) OR session_hint = $q OR group_id = $q)")
         parameters["q"] = query["q"].strip()
-    if query.get("outcome") in _OUTCOMES:
-        conditions.append(_OUTCOMES[query["outcome"]])
+    if query.get("outcome") in OUTCOMES:
+        conditions.append(OUTCOMES[query["outcome"]])
     for name, how in (("since", ">="), ("until", "<")):
         if query.get(name):
             conditions.append(f"started_at {how} CAST(${name} AS TIMESTAMPTZ)")

@@ -22,6 +22,7 @@ MAY_SEE = {
     "/home": EVERYBODY,
     "/trajectories": EVERYBODY,
     "/trajectories/{trajectory_id}": {"reviewer", "privacy", "trainer", "admin"},
+    "/review": {"reviewer", "privacy", "admin"},
     "/policy": EVERYBODY,
     "/privacy": {"privacy", "admin"},
     "/models": EVERYBODY,
@@ -36,6 +37,7 @@ MAY_SEE = {
 }
 """Which role may see which page; a route that does not stand here has no business to exist."""
 MAY_SEND = {
+    "/review": {"reviewer", "admin"},
     "/policy": {"privacy", "admin"},
     "/privacy": {"privacy", "admin"},
     "/models": {"operator", "trainer", "admin"},

@@ -1,0 +1,60 @@
+"""What a person says of a trajectory in the console: feedback through the gateway, as any other.
+
+So it rests in the sealed spool until governance has run. A person's name would be redacted there; a
+keyed hash of it stands for the rater, so that two raters can be told apart.
+"""
+
+import json
+import threading
+from hashlib import blake2b
+from typing import Any
+
+from headrace.app.context import AppContext
+from headrace.app.gateway_client import knows_key, post_feedback
+from headrace.app.installation import gateway_config
+from proxy.keys import KeyRegistry
+from trajectory.errors import ConfigurationError, WorkError
+from trajectory.files import replace_file
+
+_KEYS = threading.Lock()
+
+
+def rater_of(app: AppContext, name: str) -> str:
+    """Return what stands for a person who judges."""
+    key = app.secrets.derive(b"rater")[:64]
+    return f"rater-{blake2b(name.encode(), key=key, digest_size=8).hexdigest()}"
+
+
+def give_feedback(app: AppContext, tenant: str, item: dict[str, Any]) -> None:
+    """Hand one item of feedback to the running gateway; it is on the disk when this returns.
+
+    Raises:
+        ConfigurationError: an item is wrong, or the gateway takes none.
+        WorkError: no gateway answers.
+    """
+    import httpx
+
+    config = gateway_config(app.settings, app.home)
+    key = _key(app, KeyRegistry.load(config.keys), tenant)
+    if not knows_key(config, key):
+        raise WorkError("the gateway does not take the console's key; is it one of this home?")
+    try:
+        answer = post_feedback(config, key, [item])
+    except httpx.TransportError as error:
+        raise WorkError(
+            f"no gateway answers ({type(error).__name__}): start `headrace up`"
+        ) from None
+    if answer.status_code != 202:
+        raise ConfigurationError(f"the gateway refused the feedback (HTTP {answer.status_code})")
+
+
+def _key(app: AppContext, registry: KeyRegistry, tenant: str) -> str:
+    """Return the console's client key of a tenant, made on first use; it grants no purpose."""
+    path = app.home.secrets / "console-keys.json"
+    with _KEYS:
+        kept: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
+        if tenant in kept and registry.authenticate(kept[tenant]) is not None:
+            return kept[tenant]
+        made = registry.create(tenant_id=tenant, app_id="console").secret
+        replace_file(path, json.dumps({**kept, tenant: made}).encode())
+    return made

@@ -75,7 +75,16 @@ KINDS: dict[str, type[_Document]] = {
     "Quality": QualityDocument,
 }
 
-LATER_KINDS = ("Substrate", "Schedule", "Recipe", "Evolution", "Prices", "Artifact", "Safety")
+LATER_KINDS = (
+    "Substrate",
+    "Schedule",
+    "Recipe",
+    "Evolution",
+    "Prices",
+    "Artifact",
+    "Safety",
+    "Action",
+)
 """Kinds of the same shape that later rooms read; they may stand beside a bundle's documents."""
 
 

@@ -1,7 +1,7 @@
 """Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
 
 A bundle decides over rows; documents of the kinds that later rooms read (``Substrate``,
-``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``, ``Safety``) may stand in the same folder, and are checked with it.
+``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``, ``Safety``, ``Action``) may stand in the same folder, and are checked with it.
 """
 
 from collections.abc import Iterator
@@ -24,6 +24,7 @@ from trajectory.errors import ConfigurationError
 def models() -> dict[str, type[BaseModel]]:
     """Return kind → model of every kind."""
     from evolve.policy import Evolution
+    from proxy.guard.document import Action
     from train.evaluation.safety import Safety
     from train.recipes.settings import Recipe
     from train.schedule import Schedule
@@ -39,6 +40,7 @@ def models() -> dict[str, type[BaseModel]]:
         "Evolution": Evolution,
         "Prices": PriceTable,
         "Artifact": Artifact,
+        "Action": Action,
     }
     return {**KINDS, **{kind: later[kind] for kind in LATER_KINDS}}
 

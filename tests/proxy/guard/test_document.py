@@ -1,0 +1,54 @@
+"""Documents of kind Action: what is wrong is told, and what is meant is applied."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from proxy.guard.document import ActionSpec, rules_of
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, "routes or servers"),
+        ({"routes": "*", "rules": [{"name": "a", "decision": "block"}]}, "decision"),
+        ({"routes": "*", "rules": [{"name": "a", "decision": "limit"}]}, "limit has a budget"),
+        (
+            {"routes": "*", "rules": [{"name": "a", "decision": "deny", "budget": {"calls": 1}}]},
+            "limit has a budget",
+        ),
+        (
+            {"routes": "*", "rules": [{"name": "a", "decision": "deny"}] * 2},
+            "two rules have the name a",
+        ),
+        ({"routes": "*", "effects": {"x": "huge"}}, "effects"),
+        ({"routes": "*", "effects": {"[x]": "read"}}, "pattern"),
+        ({"routes": " *"}, "pattern"),
+        ({"routes": "*", "otherwise": "limit"}, "otherwise"),
+    ],
+)
+def test_what_is_wrong_is_refused(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ActionSpec.model_validate(spec)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"path": "$.a"},
+        {"path": "a", "above": 1},
+        {"path": "$.a", "above": 1, "below": 2},
+        {"path": "$.a", "one_of": []},
+        {"path": "$.a", "like": [""]},
+        {"path": "$.a", "matches": "x"},
+    ],
+)
+def test_a_condition_is_one_test_on_one_path(condition: dict[str, Any]) -> None:
+    rule = {"name": "a", "decision": "deny", "match": {"arguments": [condition]}}
+    with pytest.raises(ValidationError):
+        ActionSpec.model_validate({"routes": "*", "rules": [rule]})
+
+
+def test_without_documents_there_are_no_rules() -> None:
+    assert rules_of([]) is None

@@ -164,6 +164,8 @@ class GatewayAddon:
             live.request_read()
             return None
         body = request.raw_content or b""
+        if live.is_guarded:
+            return self._judge(flow, live, body)
         if live.is_inline:
             return self._pseudonymise(flow, live, body)
         self._send_whole(request, live, body)
@@ -180,6 +182,25 @@ class GatewayAddon:
             flow.response = response_of(told)
         else:
             self._send_whole(flow.request, live, told)
+
+    async def _judge(self, flow: http.HTTPFlow, live: InFlight, body: bytes) -> None:
+        """Judge the tool calls of a request; whatever fails, they are not there to be sent."""
+        flow.request.data.content = b""
+
+        def gone() -> bool:
+            return self.live.get(flow.id) is not live or not _is_there(flow)
+
+        told = await live.guarded(body, send=None, gone=gone)
+        if gone():
+            if self.live.get(flow.id) is live:
+                self._end(flow, live, ExchangeOutcome.CLIENT_ABORT)
+            flow.response = response_of(answer(Reason.FAULT, live.admitted.shape))
+        elif told is None:
+            self._send_whole(flow.request, live, body)
+        else:
+            judged = live.status != 0
+            self._end(flow, live, ExchangeOutcome.COMPLETE if judged else ExchangeOutcome.REFUSED)
+            flow.response = response_of(told)
 
     @staticmethod
     def _send_whole(request: http.Request, live: InFlight, body: bytes) -> None:
@@ -237,13 +258,9 @@ class GatewayAddon:
         live = self.live.get(flow.id)
         if live is None:
             return
-        client_there = flow.client_conn.state & connection.ConnectionState.CAN_READ and not (
-            client_left(flow.request)
-        )
+        there = _is_there(flow)
         self._end(
-            flow,
-            live,
-            ExchangeOutcome.UPSTREAM_ABORT if client_there else ExchangeOutcome.CLIENT_ABORT,
+            flow, live, ExchangeOutcome.UPSTREAM_ABORT if there else ExchangeOutcome.CLIENT_ABORT
         )
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
@@ -279,6 +296,12 @@ class GatewayAddon:
         del self.live[flow.id]
         forget_way(flow.request)
         live.end(outcome)
+
+
+def _is_there(flow: http.HTTPFlow) -> bool:
+    """Tell whether the client of a request has not left."""
+    reads = flow.client_conn.state & connection.ConnectionState.CAN_READ
+    return bool(reads) and not client_left(flow.request)
 
 
 def _ending(conversation: websocket.WebSocketData | None) -> ExchangeOutcome:

@@ -91,6 +91,8 @@ class Counters:
     """By route: issued in requests; in answers restored, withheld from a tool, unknown."""
     inline_seconds: float = 0.0
     """What requests waited for their pseudonymisation."""
+    guard: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Tool calls of guarded routes, by route and decision; and requests that could not be read."""
     shadows: Counter[str] = field(default_factory=Counter)
     """Copies of calls for another version, by what came of them."""
     webhooks: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -7,14 +7,18 @@ is written once for all listeners.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from proxy.admission import AdmissionControl, AdmittedRequest, RequestRefusal
 from proxy.artifacts.bodies import ModelBody
-from proxy.capture import Capture
+from proxy.capture import Capture, new_exchange_id
 from proxy.capture_factory import CaptureFactory
 from proxy.counters import Counters
 from proxy.credentials import RawFields
+from proxy.guard.answers import StreamedAnswer, comment, denial, progress, takes_events
+from proxy.guard.calls import ReadRequest, UnreadableCallError
+from proxy.guard.route import CallDecision, CallGuard, Waiting
+from proxy.guard.rules import Ruling
 from proxy.heads import content_length, value_of, with_header
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.bodies import BodyRestorer, is_encoded, restored_stream, restorer_of
@@ -26,7 +30,7 @@ from proxy.model_versions import with_model
 from proxy.responses import LocalReply, Reason, answer
 from proxy.route import Level
 from proxy.shadow import ShadowedCall, Shadows
-from proxy.spool import SpoolUnavailableError
+from proxy.spool import RecordKind, SpoolUnavailableError, records
 from proxy.telemetry import SpanExporter
 from proxy.tokens import (
     AddedFields,
@@ -129,6 +133,7 @@ class InFlight:
         "_call",
         "_connected",
         "_dialect",
+        "_guard",
         "_kept",
         "_level",
         "_listener",
@@ -137,6 +142,7 @@ class InFlight:
         "_services",
         "_set",
         "_subjects",
+        "_waited",
         "_wire",
         "added",
         "admitted",
@@ -203,6 +209,10 @@ class InFlight:
         """It has surrogates."""
         self._subjects: tuple[str, ...] | None = None
         """Whom they name."""
+        self._guard: CallGuard | None = None
+        """Judges its tool calls, which nothing has looked at so far."""
+        self._waited: ReadRequest | None = None
+        """Its answer has begun as a stream of events, because it waits for a person."""
         self._restoring: BodyRestorer | None = None
         """Restores an answer that is held back."""
         self._connected = False
@@ -244,6 +254,8 @@ class InFlight:
         services, plan = self._services, self.plan
         if plan.inline is not None:
             self._begin_inline(plan.inline)
+        if plan.guard is not None:
+            self._begin_guard(plan.guard)
         limits = services.admission.limits_of(self.admitted.client)
         if limits is not None and limits.counts_usage and plan.kind == "model":
             upgrade = (value_of(self.fields, b"upgrade") or b"").lower() == b"websocket"
@@ -288,6 +300,33 @@ class InFlight:
         if self._wire is not None:
             self.reads_whole = True
             self._header(b"accept-encoding", b"identity")
+
+    def _begin_guard(self, guard: CallGuard) -> None:
+        """Have the body read whole and judged; what says nothing passes as it streams.
+
+        Raises:
+            RequestRefusal: it cannot be read, and must not go on.
+        """
+        admitted, fields = self.admitted, self.fields
+        empty = (value_of(fields, b"content-length") or b"0").strip() == b"0"
+        if empty and value_of(fields, b"transfer-encoding") is None:
+            try:
+                read = self._read_calls(guard, b"")
+            except UnreadableCallError:
+                raise RequestRefusal(
+                    Reason.UNREADABLE_CALL,
+                    client=admitted.client,
+                    plan=admitted.plan,
+                    shape=admitted.shape,
+                ) from None
+            if read is None or not read.calls:
+                return
+        self._guard = guard
+        self.reads_whole = True
+
+    def _read_calls(self, guard: CallGuard, body: bytes) -> ReadRequest | None:
+        client = self.admitted.client
+        return guard.read(self.plan.name, self.method, self.path, self.fields, body, client)
 
     def _header(self, name: bytes, value: bytes | None) -> None:
         """Set a header, or take it off, wherever the request goes in the end."""
@@ -379,6 +418,121 @@ class InFlight:
             return self._call.body
         self._services.counters.refusals[reason] += 1
         return answer(reason, admitted.shape)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether its tool calls are judged before anything of it is sent."""
+        return self._guard is not None
+
+    async def guarded(
+        self, body: bytes, *, send: Callable[[bytes], None] | None, gone: Callable[[], bool]
+    ) -> LocalReply | None:
+        """Judge the tool calls of a request; return what its client hears instead of an answer.
+
+        Args:
+            body: all of it.
+            send: sends events to a client that waits; its answer has begun then. None where none may.
+            gone: tells whether the client has left.
+        """
+        guard = self._guard
+        assert guard is not None  # noqa: S101 - for the type checker
+        reason, shape = Reason.FAULT, self.admitted.shape
+        try:
+            read = self._read_calls(guard, body)
+            return None if read is None else await self._judge(guard, read, body, send, gone)
+        except UnreadableCallError:
+            reason = Reason.UNREADABLE_CALL
+        except Exception as error:  # noqa: BLE001 - whatever it is, the calls must not pass
+            self._services.fault("guard", error)
+        self._services.counters.refusals[reason] += 1
+        return answer(reason, shape)
+
+    async def _judge(
+        self,
+        guard: CallGuard,
+        read: ReadRequest,
+        body: bytes,
+        send: Callable[[bytes], None] | None,
+        gone: Callable[[], bool],
+    ) -> LocalReply | None:
+        admitted, route = self.admitted, self.plan.name
+        key_id = admitted.client.key_id
+        step_id = "" if self.capture is None else self.capture.exchange.hex()
+        decisions = guard.judge(route, read, key_id)
+        if any(one.ruling is Ruling.HOLD for one in decisions):
+
+            def tell(count: int) -> None:
+                if send is not None and read.is_rpc and takes_events(admitted.asked):
+                    self._wait_in_stream(read, count, send)
+
+            decisions = await guard.ask(
+                route,
+                read,
+                decisions,
+                key_id=key_id,
+                step_id=step_id,
+                waiting=Waiting(tell, gone),
+            )
+            if gone():
+                return answer(Reason.FAULT, admitted.shape)  # nobody hears it
+        self._tell(guard, decisions, step_id)
+        texts = {one.number: one.text for one in decisions if not one.goes_on}
+        if not texts:
+            return None
+        reply = denial(read, texts, admitted.shape)
+        self._answered(body, reply)
+        return reply
+
+    def _wait_in_stream(self, read: ReadRequest, count: int, send: Callable[[bytes], None]) -> None:
+        """Tell a client that its call waits, as often as it must be told."""
+        if self._waited is None:
+            self._waited = read
+            self._header(b"accept-encoding", b"identity")
+        said = "Headrace: this call waits for a person."
+        tokens = {one.progress: None for one in read.calls if one.progress is not None}
+        send(comment(said) + b"".join(progress(token, count, said) for token in tokens))
+
+    def _tell(self, guard: CallGuard, decisions: Sequence[CallDecision], step_id: str) -> None:
+        """Have the lake hear of decisions, as it hears of feedback."""
+        services = self._services
+        said = guard.signals(self.plan.name, decisions, step_id)
+        if services.recording is None or self.capture is None:
+            return
+        try:
+            for name, body in said:
+                record = records.feedback(
+                    new_exchange_id(),
+                    self.admitted.client,
+                    received_at=time.time(),
+                    feedback_id=name,
+                    target_kind="step",
+                    target_id=step_id,
+                    body=body,
+                )
+                services.recording.recorder.spool.append(RecordKind.FEEDBACK, record)
+        except SpoolUnavailableError:
+            services.counters.uncaptured["feedback"] += 1
+
+    def _answered(self, body: bytes, reply: LocalReply) -> None:
+        """Record a request that the gateway has answered, and its answer."""
+        self._read = True
+        self.status = reply.status
+        self._services.counters.statuses[self.plan.name, reply.status // 100] += 1
+        capture = self.capture
+        if capture is None:
+            return
+        try:
+            capture.on_request(body)
+            capture.request_done()
+            capture.response_head(reply.status, reply.headers, length=len(reply.body))
+            capture.on_response(reply.body)
+        except Exception as error:  # noqa: BLE001 - the client hears its answer whatever capture does
+            capture.abandon(error)
+
+    @property
+    def has_begun_to_answer(self) -> bool:
+        """Whether its client has the head of an answer, which is a stream of events."""
+        return self._waited is not None
 
     def _put_head(self, head: HeadTexts | None) -> None:
         """Put surrogates into the query and the headers, those of the record too."""
@@ -511,6 +665,9 @@ class InFlight:
             self.tee = self.meter.tee(self.tee or True)
         if self._call is not None:
             fields = self._restore(fields, self._call.surrogates)
+        if self._waited is not None:
+            self.holds = False
+            self.tee = _as_stream(self.tee, StreamedAnswer(self._waited, status, fields))
         if self.admitted.debug:
             return with_header(fields, b"x-headrace-listener", self._listener.encode())
         return fields
@@ -669,3 +826,17 @@ class InFlight:
             return
         if not services.budgets.charge(client.key_id, meter.model, meter.usage(self.sent_bytes)):
             services.counters.unlimited["unpriced"] += 1
+
+
+def _as_stream(tee: Tee | None, answer_: StreamedAnswer) -> Tee:
+    """Return a tee that gives what another one gives as events."""
+
+    def stream(data: bytes) -> list[bytes]:
+        told = data if tee is None else tee(data)
+        pieces = told if isinstance(told, list) else [told]
+        out = [answer_.feed(piece) for piece in pieces if piece]
+        if not data:
+            out.append(answer_.feed(b""))
+        return [piece for piece in out if piece]
+
+    return stream

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from proxy.config import GatewayConfig
+from proxy.guard.route import GuardTerms
 from proxy.inline.route import InlineTerms
 from proxy.mitm import fastpath
 from proxy.mitm.authority import ensure_authority
@@ -65,6 +66,8 @@ _STEADY_SECONDS = 60.0
 
 type InlineFactory = Callable[[], InlineTerms | None]
 """Makes what puts surrogates into requests, in each process for itself; None where policy asks for none."""
+type GuardFactory = Callable[[], GuardTerms | None]
+"""Makes what judges tool calls, in the same way."""
 
 
 def _work(
@@ -72,6 +75,7 @@ def _work(
     index: int,
     keys: tuple[bytes, bytes],
     inline: InlineFactory | None,
+    guard: GuardFactory | None,
     pipe: Connection,
 ) -> None:
     """Run one worker; what it announces goes through the pipe."""
@@ -86,6 +90,7 @@ def _work(
             spool_key=keys[0],
             fingerprint_key=keys[1],
             inline=inline,
+            guard=guard,
             ready=lambda found: pipe.send(found),
         )
     except ConfigurationError as error:
@@ -192,6 +197,7 @@ class WorkerProcesses:
         spool_key: bytes,
         fingerprint_key: bytes,
         inline: InlineFactory | None = None,
+        guard: GuardFactory | None = None,
     ) -> None:
         for name in ("port", "forward_port", "transparent_port"):
             if getattr(config, name) == 0:
@@ -199,6 +205,7 @@ class WorkerProcesses:
         self._config = config
         self._keys = (spool_key, fingerprint_key)
         self._inline = inline
+        self._guard = guard
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
         self._stopping = False
@@ -242,7 +249,14 @@ class WorkerProcesses:
         receiving, sending = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_work,
-            args=(self._config.model_dump_json(), index, self._keys, self._inline, sending),
+            args=(
+                self._config.model_dump_json(),
+                index,
+                self._keys,
+                self._inline,
+                self._guard,
+                sending,
+            ),
             name=f"headrace-gateway-{index}",
         )
         with sending:
@@ -275,6 +289,7 @@ def serve(
     spool_key: bytes,
     fingerprint_key: bytes,
     inline: InlineFactory | None = None,
+    guard: GuardFactory | None = None,
     ready: Callable[[Addresses], None] | None = None,
 ) -> None:
     """Run the gateway until SIGTERM, SIGINT or SIGHUP, then finish the calls in flight and return.
@@ -284,6 +299,7 @@ def serve(
         spool_key: 32 bytes that seal the spool.
         fingerprint_key: up to 64 bytes for the fingerprints of credentials.
         inline: makes what puts surrogates into requests; called in each worker.
+        guard: makes what judges tool calls; called in each worker.
         ready: called once when all ports are open.
 
     Raises:
@@ -294,7 +310,11 @@ def serve(
         if config.forward_port is not None or config.transparent_port is not None:
             ensure_authority(config.authority)
         workers = WorkerProcesses(
-            config, spool_key=spool_key, fingerprint_key=fingerprint_key, inline=inline
+            config,
+            spool_key=spool_key,
+            fingerprint_key=fingerprint_key,
+            inline=inline,
+            guard=guard,
         )
         workers.run(ready)
     else:
@@ -303,6 +323,7 @@ def serve(
             spool_key=spool_key,
             fingerprint_key=fingerprint_key,
             inline=inline,
+            guard=guard,
             ready=ready,
         )
 
@@ -326,22 +347,26 @@ def serve_one(
     spool_key: bytes,
     fingerprint_key: bytes,
     inline: InlineFactory | None = None,
+    guard: GuardFactory | None = None,
     ready: Callable[[Addresses], None] | None = None,
 ) -> None:
     """Run one worker in this process; see :func:`serve`."""
     with asyncio.Runner(loop_factory=fastpath.new_event_loop(config.fastpath)) as runner:
         terms = None if inline is None else inline()
-        runner.run(_serve(config, spool_key, fingerprint_key, terms, ready))
+        rules = None if guard is None else guard()
+        runner.run(_serve(config, (spool_key, fingerprint_key), terms, rules, ready))
 
 
 async def _serve(
     config: GatewayConfig,
-    spool_key: bytes,
-    fingerprint_key: bytes,
+    keys: tuple[bytes, bytes],
     inline: InlineTerms | None,
+    guard: GuardTerms | None,
     ready: Callable[[Addresses], None] | None,
 ) -> None:
-    gateway = Gateway(config, spool_key=spool_key, fingerprint_key=fingerprint_key, inline=inline)
+    gateway = Gateway(
+        config, spool_key=keys[0], fingerprint_key=keys[1], inline=inline, guard=guard
+    )
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _ending_signals():

@@ -69,6 +69,7 @@ class _Metrics:
         yield _counter("artifacts", ["route", "artifact", "outcome"], counters.artifacts)
         yield _counter("inline", ["route", "outcome"], counters.inline)
         yield _counter("inline_surrogates", ["route", "what"], counters.inline_surrogates)
+        yield _counter("guard", ["route", "decision"], counters.guard)
         yield _counter("webhooks", ["webhook", "outcome"], counters.webhooks)
         for name, label in _BY_WORD.items():
             counted: Mapping[str, int] = getattr(counters, name)

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     FAULT = "fault"
     UNREADABLE = "unreadable"
     NOT_PSEUDONYMISED = "not_pseudonymised"
+    UNREADABLE_CALL = "unreadable_call"
     CALLS = "calls"
     CALLS_OF_KEY = "calls_of_key"
 
@@ -108,6 +109,12 @@ _TEXTS = {
         "overloaded",
         "Headrace: personal data could not be replaced in this request in time; nothing was sent. The "
         "gateway's /metrics say why.",
+    ),
+    Reason.UNREADABLE_CALL: (
+        400,
+        "invalid_request",
+        "Headrace: tool calls of this route are judged before they are sent, and this request cannot be "
+        "read for certain: send JSON-RPC (or the operation's own JSON) in UTF-8, uncompressed, each key once.",
     ),
     Reason.CALLS: (
         503,

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.artifacts.shelf import RouteArtifacts, Shelf
 from proxy.config import Route, Upstream
+from proxy.guard.route import CallGuard
 from proxy.inline.route import RouteInline
 from proxy.model_versions import ServedModel
 from proxy.pins import Pins
@@ -84,6 +85,8 @@ class PreparedRoute:
     """What is added to its model requests."""
     inline: RouteInline | None = None
     """Puts surrogates into its requests."""
+    guard: CallGuard | None = None
+    """Judges its tool calls before they are sent."""
     serving: ServedModel | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: dict[str, float] = field(default_factory=dict)

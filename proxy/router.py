@@ -6,6 +6,7 @@ import time
 from proxy.artifacts.shelf import Shelf
 from proxy.config import GatewayConfig
 from proxy.counters import Counters
+from proxy.guard.route import CallGuard
 from proxy.inline.route import InlineTerms, RouteInline
 from proxy.model_versions import Publication
 from proxy.paths import lies_below
@@ -70,6 +71,12 @@ class Router:
                 )
             plan.inline = inline
         return inline
+
+    def judge_calls(self, guard: CallGuard) -> None:
+        """Judge the tool calls of the routes that documents of kind Action name."""
+        for plan in self.plans:
+            if guard.guards(plan.name):
+                plan.guard = guard
 
     def refresh_credentials(self) -> None:
         """Read the credentials again that come from files; what cannot be read stays as it was."""

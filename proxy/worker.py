@@ -19,6 +19,7 @@ from proxy.config import GatewayConfig
 from proxy.counters import Counters
 from proxy.credentials import Fingerprints
 from proxy.exchange import Services
+from proxy.guard.route import CallGuard, GuardTerms
 from proxy.housekeeping import Housekeeping
 from proxy.inline.route import InlineTerms
 from proxy.keys import KeyRegistry
@@ -57,12 +58,15 @@ class Gateway:
         spool_key: bytes,
         fingerprint_key: bytes,
         inline: InlineTerms | None = None,
+        guard: GuardTerms | None = None,
     ) -> None:
         self._config = config
         self.counters = Counters()
         self._router = Router(config)
         self._inline = None if inline is None else self._router.pseudonymise(inline, self.counters)
         self._budgets = Budgets(SharedCounters(config.limits), load_prices(config.prices))
+        if guard is not None:
+            self._router.judge_calls(CallGuard(guard, self._budgets.ledger, self.counters))
         self._listeners = Listeners(shared=config.workers > 1)
         self._spool: SpoolWriter | None = None
         self._recorder: Recorder | None = None

@@ -103,6 +103,11 @@ class Home:
         return self.state / "trials"
 
     @property
+    def approvals(self) -> Path:
+        """Tool calls that wait for a person; what they say is sealed."""
+        return self.state / "approvals.sqlite"
+
+    @property
     def sessions(self) -> Path:
         """Who is signed in to the console: hashes of session ids, names and roles."""
         return self.state / "console.sqlite"

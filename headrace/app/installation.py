@@ -160,7 +160,7 @@ def http_tools(routes: Sequence[Route]) -> HttpTools:
         ConfigurationError: an OpenAPI document cannot be read.
     """
     operations = {
-        route.name: found for route in routes if (found := _operations(route)) or route.openapi
+        route.name: found for route in routes if (found := operations_of(route)) or route.openapi
     }
     bases = {
         route.name: tuple({Upstream.parse(choice.url).path for choice in route.choices})
@@ -170,7 +170,12 @@ def http_tools(routes: Sequence[Route]) -> HttpTools:
     return HttpTools(operations, bases)
 
 
-def _operations(route: Route) -> list[Operation]:
+def operations_of(route: Route) -> list[Operation]:
+    """Return what a plain HTTP tool can do.
+
+    Raises:
+        ConfigurationError: its OpenAPI document cannot be read.
+    """
     found = [operation(item.name, item.method, item.path) for item in route.operations]
     if route.openapi is None:
         return found

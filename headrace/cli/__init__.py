@@ -18,6 +18,7 @@ from headrace.app.context import AppContext
 from headrace.app.output import note
 from headrace.app.version import check_packages, headrace_version
 from headrace.cli import (
+    approvals,
     artifact,
     audit,
     config,
@@ -83,6 +84,7 @@ for name, group in {
     "policy": policy.app,
     "consent": consent.app,
     "quarantine": quarantine.app,
+    "approvals": approvals.app,
     "quality": quality.app,
     "audit": audit.app,
     "gateway": gateway.app,
@@ -100,7 +102,16 @@ for name, group in {
 _PANELS = {
     "Begin": ("up", "env", "doctor", "demo", "config"),
     "Look": ("console", "sql", "trajectory", "harness", "lineage", "feedback", "lake"),
-    "Govern": ("policy", "consent", "quarantine", "quality", "erase", "reveal", "audit"),
+    "Govern": (
+        "policy",
+        "consent",
+        "quarantine",
+        "approvals",
+        "quality",
+        "erase",
+        "reveal",
+        "audit",
+    ),
     "Learn": ("substrate", "credit", "train", "schedule", "evolve", "artifact", "trial"),
     "Run parts alone, and let clients in": (
         *("gateway", "govern", "serve", "sql-server", "tap", "keys"),

@@ -28,6 +28,7 @@ def gateway(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from governance.policy import load_bundle
+    from headrace.app.guard import GuardSetup
     from headrace.app.inline import InlineSetup, check_routes
     from proxy.gateway import serve
 
@@ -37,6 +38,7 @@ def gateway(context: typer.Context) -> None:
     config = gateway_config(running.settings, home)
     policy = load_bundle(Path(running.settings.policy.bundle))
     check_routes(policy, config.routes)
+    guard = GuardSetup.of(policy, config.routes, home, secrets)
     note_mistyped_variables()
     start_log()
     serve(
@@ -44,6 +46,7 @@ def gateway(context: typer.Context) -> None:
         spool_key=secrets.derive(b"spool"),
         fingerprint_key=secrets.derive(b"fingerprint"),
         inline=InlineSetup.of(policy, secrets),
+        guard=guard,
         ready=lambda found: log(f"gateway ready: {_places(found, config.workers)}"),
     )
 

@@ -43,6 +43,7 @@ def check(
     checked document by document; settings (headrace.yaml) with their webhooks' rules and secrets.
     """
     from governance.quality import gate_of
+    from headrace.app.guard import check_actions, read_actions
     from headrace.app.inline import check_routes
     from headrace.services.documents import check_beside, check_file
 
@@ -53,6 +54,7 @@ def check(
     loaded = _load(AppContext.of(context), bundle)
     check_routes(loaded, AppContext.of(context).settings.gateway.routes)
     beside = check_beside(loaded.path)
+    check_actions(read_actions(loaded.path), AppContext.of(context).settings.gateway.routes)
     _redactor(loaded, b"headrace policy check")
     gate_of(loaded)
     fields = {"bundle": loaded.path, "content_hash": loaded.content_hash, "valid": True}

@@ -98,7 +98,13 @@ class ArgumentCondition:
 
     def _of(self, found: FoundValue) -> Answer:
         opposite = _OPPOSITES.get(self.test)
-        told = _TESTS[opposite or self.test](found.value, self.against)
+        test, value = opposite or self.test, found.value
+        if isinstance(value, list | dict) and test in _OF_LEAVES:
+            # Who expects one value may take any that is in a list.
+            within = [_TESTS[test](leaf, self.against) for leaf in _leaves(value)]
+            told = Answer(any(one.possibly for one in within), False)
+        else:
+            told = _TESTS[test](value, self.against)
         if opposite is not None:
             told = told.negated()
         return Answer(told.possibly, False) if found.loose else told
@@ -121,6 +127,21 @@ def fits(pattern: str, text: str) -> bool:
         else:
             return False
     return not pattern[start:].strip("*")
+
+
+def _leaves(value: JsonValue) -> list[JsonValue]:
+    """Return the values in a list or an object that are neither."""
+    found: list[JsonValue] = []
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, list):
+            rest += one
+        elif isinstance(one, dict):
+            rest += one.values()
+        else:
+            found.append(one)
+    return found
 
 
 def _is_number(value: JsonValue) -> bool:
@@ -151,8 +172,6 @@ def _equal(value: JsonValue, wanted: JsonValue) -> Answer:
     if _is_number(wanted) and isinstance(value, str):
         number = _number_in(value)
         return NO if number is not None and float(number) != float(_exact(wanted)) else DOUBT
-    if isinstance(value, list | dict):
-        return DOUBT  # who expects a text or a number may take the first of a list
     return DOUBT if _loose(_written(value)) == _loose(_written(wanted)) else NO
 
 
@@ -178,20 +197,18 @@ def _one_of(value: JsonValue, against: TestedAgainst) -> Answer:
 
 
 def _like(value: JsonValue, against: TestedAgainst) -> Answer:
-    if not isinstance(value, str):
-        return DOUBT
+    text = _written(value)
     patterns = [str(pattern) for pattern in against]
-    loose = _loose(value)
+    loose = _loose(text)
     return Answer(
-        any(fits(folded(pattern), loose) or fits(pattern, value) for pattern in patterns),
-        any(fits(pattern, value) for pattern in patterns),
+        any(fits(folded(pattern), loose) or fits(pattern, text) for pattern in patterns),
+        isinstance(value, str) and any(fits(pattern, text) for pattern in patterns),
     )
 
 
 def _contains(value: JsonValue, against: TestedAgainst) -> Answer:
-    if not isinstance(value, str):
-        return DOUBT if isinstance(value, list | dict) else NO
-    loose, lower = " ".join(_loose(value).split()), value.lower()
+    text = _written(value)
+    loose, lower = " ".join(_loose(text).split()), text.lower()
     words = [str(word) for word in against]
     return Answer(
         any(" ".join(folded(word).split()) in loose for word in words),
@@ -329,6 +346,13 @@ _TESTS: dict[ArgumentTest, Callable[[JsonValue, TestedAgainst], Answer]] = {
     ArgumentTest.INSIDE: _inside,
     ArgumentTest.HOSTS: _hosts,
 }
+_OF_LEAVES = frozenset(
+    {
+        *(ArgumentTest.ONE_OF, ArgumentTest.LIKE, ArgumentTest.CONTAINS),
+        *(ArgumentTest.INSIDE, ArgumentTest.HOSTS),
+    }
+)
+"""Tests that are asked of what is in a list or an object."""
 _OPPOSITES = {
     ArgumentTest.NONE_OF: ArgumentTest.ONE_OF,
     ArgumentTest.UNLIKE: ArgumentTest.LIKE,

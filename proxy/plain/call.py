@@ -11,6 +11,7 @@ from proxy.admission import RequestRefusal
 from proxy.api.endpoints import Endpoints
 from proxy.capture import Capture
 from proxy.exchange import InFlight, Services
+from proxy.guard.answers import STREAM_FIELDS, as_events
 from proxy.plain import messages
 from proxy.plain.known_head import KnownHead
 from proxy.plain.messages import (
@@ -80,6 +81,7 @@ class ClientCall:
         "_relay",
         "_replied",
         "_size",
+        "_streams",
         "_unsent",
         "_upstream",
         "is_read",
@@ -107,6 +109,8 @@ class ClientCall:
         """Who asks the gateway's own API."""
         self._relay: ResponseRelay | None = None
         """Takes the response of the upstream that it has gone to."""
+        self._streams = False
+        """Its answer has begun as a stream of events, while it waited for a person."""
         self._replied = False
         """The gateway has answered itself; the rest of the request is read and thrown away."""
         self._drained = 0
@@ -243,7 +247,9 @@ class ClientCall:
             self._ground.run(self._ask_endpoint(body))
         elif live.reads_whole and self._upstream is None:
             body = b"".join(self._unsent or ())
-            if live.is_inline:
+            if live.is_guarded:
+                self._ground.run(self._judge(live, body))
+            elif live.is_inline:
                 self._ground.run(self._pseudonymise(live, body))
             else:
                 self._send_whole(live, body)
@@ -266,6 +272,28 @@ class ClientCall:
             self.finish()
         else:
             self._send_whole(live, told)
+
+    async def _judge(self, live: InFlight, body: bytes) -> None:
+        """Judge the tool calls of a request; nothing is sent before."""
+        send = self._send_event if self._head.version == "1.1" else None
+        told = await live.guarded(body, send=send, gone=lambda: self._live is not live)
+        if self._live is not live:
+            return  # its client has left
+        if told is None:
+            self._send_whole(live, body)
+            return
+        judged = live.status != 0
+        self.end(ExchangeOutcome.COMPLETE if judged else ExchangeOutcome.REFUSED)
+        self._reply(told)
+        self.finish()
+
+    def _send_event(self, data: bytes) -> None:
+        """Send events to a client that waits; the first ones with the head of its answer."""
+        head = b""
+        if not self._streams:
+            self._streams = True
+            head = messages.write_response(200, b"OK", STREAM_FIELDS, messages.CHUNKED)
+        self._client.send(head + messages.chunk(data))
 
     def _send_whole(self, live: InFlight, body: bytes) -> None:
         self._unsent = [live.request_whole(body)]
@@ -423,6 +451,9 @@ class ClientCall:
         """Answer the request ourselves; what comes of its body is thrown away."""
         self._replied = True
         self._unsent = None
+        if self._streams:
+            self._client.send(messages.chunk(as_events(reply)) + messages.last_chunk(()))
+            return
         self._client.pause(paused=False)  # who sends all of it first hears the answer then
         endless = self._body.chunked or self._head.expects
         too_long = (self._head.length or 0) > _DRAINED_BYTES

@@ -173,15 +173,16 @@ class ResponseRelay:
                 break
             if response.status == 101:
                 raise MalformedMessageError("nobody asked for another protocol")
-            if self._request.version == "1.1":
+            if self._request.version == "1.1" and not self._live.has_begun_to_answer:
                 self._client.send(
                     messages.write_response(response.status, response.reason, response.fields, None)
                 )
         self._buffer = b""
         self.response = response
         response.fields = self._live.response_head(response.status, response.fields)
-        self._chunks = response.body.chunked and self._request.version == "1.1"
-        if not self._live.holds:
+        begun = self._live.has_begun_to_answer
+        self._chunks = begun or (response.body.chunked and self._request.version == "1.1")
+        if not (self._live.holds or begun):
             self._tail.append(self._head_of(response))
         if response.body.done:
             self._pass([], last=True, excess=data)

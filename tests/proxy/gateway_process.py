@@ -18,7 +18,7 @@ from proxy.spool import Cursor, SpoolReader
 from trajectory.exchange import Exchange, Feedback
 
 if TYPE_CHECKING:
-    from proxy.gateway import InlineFactory
+    from proxy.gateway import GuardFactory, InlineFactory
 
 SPOOL_KEY = b"s" * 32
 FINGERPRINT_KEY = b"f" * 32
@@ -33,6 +33,7 @@ def _serve(
     log: Path,
     environment: dict[str, str],
     inline: "InlineFactory | None",
+    guard: "GuardFactory | None",
     sender: Connection,
 ) -> None:
     """Run a gateway in a process that was forked for it."""
@@ -50,6 +51,7 @@ def _serve(
         spool_key=SPOOL_KEY,
         fingerprint_key=FINGERPRINT_KEY,
         inline=inline,
+        guard=guard,
         ready=lambda found: sender.send(
             (found.base_url, found.forward, found.admin, found.transparent)
         ),
@@ -71,6 +73,8 @@ class GatewayProcess:
     environment: dict[str, str] = field(default_factory=dict)
     inline: "InlineFactory | None" = None
     """Makes what puts surrogates into requests."""
+    guard: "GuardFactory | None" = None
+    """Makes what judges tool calls."""
 
     def __enter__(self) -> Self:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -99,7 +103,7 @@ class GatewayProcess:
         receiver, sender = _FORKS.Pipe(duplex=False)
         self.process = _FORKS.Process(
             target=_serve,
-            args=(path, self.log, environment, self.inline, sender),
+            args=(path, self.log, environment, self.inline, self.guard, sender),
             daemon=config.workers == 1,
         )
         self.process.start()

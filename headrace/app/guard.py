@@ -1,0 +1,127 @@
+"""What judges tool calls in gateways and taps: documents of kind Action in the policy's folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from governance.errors import PolicyError
+from governance.policy import PolicyBundle
+from governance.policy.secrets import read_policy
+from headrace.app.home import Home
+from headrace.app.installation import DEFAULT_ROUTES, operations_of
+from headrace.app.master_key import Secrets
+from proxy.config import Route, Upstream
+from proxy.guard.approvals import Approvals
+from proxy.guard.document import ALL, Action, rules_of
+from proxy.guard.route import GuardTerms, RouteRules
+from proxy.guard.rules import ActionRules
+from trajectory.canonical import content_hash
+from trajectory.dialects.operations import Operation
+from trajectory.documents.problems import validate
+from trajectory.errors import ConfigurationError
+
+
+def read_actions(folder: Path) -> list[Action]:
+    """Return the documents of kind Action in a bundle's folder.
+
+    Raises:
+        DocumentError: one is wrong; each line names file, line and field.
+    """
+    return [
+        validate(Action, source)
+        for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+        if not file.name.endswith((".test.yaml", ".test.yml"))
+        for source in read_policy(file, str(file))
+        if isinstance(source.value, dict) and source.value.get("kind") == "Action"
+    ]
+
+
+def approvals_of(home: Home, secrets: Secrets) -> Approvals:
+    """Return the calls of this installation that wait for a person."""
+    return Approvals(home.approvals, secrets.derive(b"approvals"))
+
+
+def hash_of(documents: list[Action]) -> str:
+    """Return the hash by which decisions name the documents that made them."""
+    return content_hash([document.model_dump(mode="json") for document in documents])
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSetup:
+    """Travels to each worker, which reads its own rules."""
+
+    folder: Path
+    content_hash: str
+    routes: tuple[Route, ...]
+    approvals: Path
+    approvals_key: bytes
+
+    @classmethod
+    def of(
+        cls, bundle: PolicyBundle, routes: tuple[Route, ...], home: Home, secrets: Secrets
+    ) -> "GuardSetup | None":
+        """Return the setup that a bundle's folder asks for; None where it asks for none.
+
+        Raises:
+            PolicyError: a document is wrong, or names a route that is not there or no tool's.
+        """
+        documents = read_actions(bundle.path)
+        check_actions(documents, routes)
+        if not documents:
+            return None
+        key = secrets.derive(b"approvals")
+        folder = bundle.path.absolute()
+        return cls(folder, hash_of(documents), routes, home.approvals, key)
+
+    def __call__(self) -> GuardTerms | None:
+        """Read the rules; called once in each worker.
+
+        Raises:
+            ConfigurationError: they have changed meanwhile.
+        """
+        documents = read_actions(self.folder)
+        if hash_of(documents) != self.content_hash:
+            raise ConfigurationError("the policy changed while the gateway started; start it again")
+        rules = {
+            route.name: RouteRules(found, _operations(route), _bases(route))
+            for route in self.routes
+            if (found := _rules_for(documents, route)) is not None
+        }
+        approvals = Approvals(self.approvals, self.approvals_key)
+        return GuardTerms(rules, approvals, self.content_hash) if rules else None
+
+
+def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:
+    """Refuse documents that name routes which are not there, or are no tool's.
+
+    Raises:
+        PolicyError: there is one.
+    """
+    kinds = {route.name: route.kind for route in routes or DEFAULT_ROUTES}
+    for document in documents:
+        for name in document.spec.routes:
+            if name != ALL and kinds.get(name) != "tool":
+                known = ", ".join(sorted(one for one, kind in kinds.items() if kind == "tool"))
+                raise PolicyError(
+                    f"Action {document.metadata.name}: spec.routes: no route of tools is named {name}. "
+                    f"Routes with `kind: tool`: {known or 'none'}"
+                )
+
+
+def rules_for_server(documents: list[Action], name: str) -> ActionRules | None:
+    """Return what is said of a stdio server; None where nothing is."""
+    return rules_of(one for one in documents if {name, ALL} & {*one.spec.servers})
+
+
+def _rules_for(documents: list[Action], route: Route) -> ActionRules | None:
+    if route.kind != "tool":
+        return None
+    return rules_of(one for one in documents if {route.name, ALL} & {*one.spec.routes})
+
+
+def _operations(route: Route) -> tuple[Operation, ...] | None:
+    found = operations_of(route)
+    return tuple(found) if found or route.openapi else None
+
+
+def _bases(route: Route) -> tuple[str, ...]:
+    return tuple({Upstream.parse(choice.url).path for choice in route.choices})

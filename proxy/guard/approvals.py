@@ -1,0 +1,223 @@
+"""Calls that wait for a person, in one SQLite file: they outlive the gateway that asked.
+
+What a person is asked is sealed, and gone from the file once they have answered. An approval is good for one
+call of the same key with the same arguments, once.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from proxy.guard.rules import ActionRule, RequestedCall
+from trajectory.canonical import JsonObject, canonical_json
+from trajectory.errors import ConfigurationError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS approvals (
+    approval_id TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, status TEXT NOT NULL,
+    created REAL NOT NULL, expires REAL NOT NULL, tenant TEXT NOT NULL, key_id TEXT NOT NULL,
+    route TEXT NOT NULL, rule TEXT NOT NULL, severity TEXT NOT NULL, step_id TEXT NOT NULL,
+    sealed BLOB, decided_at REAL, decided_by TEXT, reason TEXT
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_fingerprint ON approvals (fingerprint, status);
+"""
+_COLUMNS = (
+    "approval_id, status, created, expires, tenant, key_id, route, rule, severity, step_id, "
+    "decided_at, decided_by, reason"
+)
+_NONCE_BYTES = 12
+_GRANT_SECONDS = 600.0
+"""For so long an answer stays good when nobody waits for it any more; a denial, too."""
+_KEPT_SECONDS = 30 * 86400.0
+STATUSES = ("pending", "approved", "used", "denied", "expired")
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A call that waits for a person, or has been decided."""
+
+    approval_id: str
+    status: str
+    """pending | approved | used | denied | expired"""
+    created: float
+    expires: float
+    tenant: str
+    key_id: str
+    route: str
+    rule: str
+    severity: str
+    step_id: str
+    """The call that asked first."""
+    decided_at: float | None
+    decided_by: str | None
+    reason: str | None
+
+
+class Approvals:
+    """The file; each call opens it anew, so that any thread and process may."""
+
+    def __init__(self, path: Path, key: bytes, clock: Callable[[], float] = time.time) -> None:
+        """Keep them in ``path``, what is asked sealed with ``key``."""
+        self._path = path
+        self._seal = AESGCM(key)
+        self._key = key
+        self._clock = clock
+
+    def ask(
+        self, call: RequestedCall, rule: ActionRule, *, key_id: str, route: str, step_id: str
+    ) -> Approval:
+        """Return the row of a held call: the one that the same call has already, or a new one."""
+        name = self._fingerprint(call, key_id, route)
+        now = self._clock()
+        with self._writing() as file:
+            self._expire(file, now)
+            row = file.execute(
+                f"SELECT {_COLUMNS} FROM approvals WHERE fingerprint = ? "  # noqa: S608
+                "AND status IN ('approved', 'denied', 'pending') AND expires > ? "
+                "ORDER BY status, created LIMIT 1",
+                (name, now),
+            ).fetchone()
+            if row is not None:
+                return Approval(*row)
+            approval_id = secrets.token_hex(8)
+            asked: JsonObject = {"tool": call.tool, "arguments": call.arguments}
+            nonce = os.urandom(_NONCE_BYTES)
+            sealed = nonce + self._seal.encrypt(nonce, canonical_json(asked), approval_id.encode())
+            file.execute(
+                "INSERT INTO approvals (approval_id, fingerprint, status, created, expires, tenant, "
+                "key_id, route, rule, severity, step_id, sealed) "
+                "VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(approval_id, name, now, now + rule.seconds, call.tenant, key_id, route),
+                    *(rule.name, rule.severity.value, step_id, sealed),
+                ),
+            )
+        return self.get(approval_id)
+
+    def _fingerprint(self, call: RequestedCall, key_id: str, route: str) -> str:
+        said = canonical_json([call.tenant, key_id, route, call.tool, call.arguments])
+        return blake2b(said, digest_size=20, key=self._key).hexdigest()
+
+    def claim(self, approval_id: str) -> bool:
+        """Use an approval; True for one caller alone."""
+        with self._writing() as file:
+            used = file.execute(
+                "UPDATE approvals SET status = 'used' "
+                "WHERE approval_id = ? AND status = 'approved' AND expires > ?",
+                (approval_id, self._clock()),
+            )
+            return used.rowcount == 1
+
+    def decide(self, approval_id: str, *, approve: bool, who: str, reason: str = "") -> Approval:
+        """Approve or deny a call that waits.
+
+        Raises:
+            ConfigurationError: there is none of this id, or it does not wait any more.
+        """
+        now = self._clock()
+        with self._writing() as file:
+            self._expire(file, now)
+            changed = file.execute(
+                "UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, "
+                "sealed = NULL, expires = max(expires, ?) "
+                "WHERE approval_id = ? AND status = 'pending'",
+                (
+                    *("approved" if approve else "denied", now, who, reason or None),
+                    *(now + _GRANT_SECONDS, approval_id),
+                ),
+            )
+        found = self.get(approval_id)
+        if changed.rowcount != 1:
+            raise ConfigurationError(f"{approval_id} does not wait any more: it is {found.status}.")
+        return found
+
+    def get(self, approval_id: str) -> Approval:
+        """Return a row.
+
+        Raises:
+            ConfigurationError: there is none of this id.
+        """
+        rows = self._rows("WHERE approval_id = ?", (approval_id,))
+        if not rows:
+            raise ConfigurationError(
+                f"no approval {approval_id!r}; `headrace approvals list` shows them."
+            )
+        return rows[0]
+
+    def list(self, status: str = "pending", tenant: str | None = None) -> Sequence[Approval]:
+        """Return rows of a status, or ``all``; the latest first."""
+        if self._path.exists():
+            with self._writing() as file:
+                self._expire(file, self._clock())
+        return self._rows(
+            "WHERE (?1 = 'all' OR status = ?1) AND (?2 IS NULL OR tenant = ?2) "
+            "ORDER BY created DESC, approval_id",
+            (status, tenant),
+        )
+
+    def asked(self, approval_id: str) -> dict[str, Any] | None:
+        """Return tool and arguments of a call that waits; None once it is decided."""
+        with self._opened() as file:
+            row = file.execute(
+                "SELECT sealed FROM approvals WHERE approval_id = ?", (approval_id,)
+            ).fetchone()
+        if row is None or row[0] is None:
+            return None
+        sealed: bytes = row[0]
+        try:
+            said = self._seal.decrypt(
+                sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], approval_id.encode()
+            )
+        except InvalidTag:
+            raise ConfigurationError(
+                f"{approval_id} was sealed with another master key; it cannot be read."
+            ) from None
+        found: dict[str, Any] = json.loads(said)
+        return found
+
+    def _expire(self, file: sqlite3.Connection, now: float) -> None:
+        file.execute(
+            "UPDATE approvals SET status = 'expired', sealed = NULL "
+            "WHERE status IN ('pending', 'approved') AND expires <= ?",
+            (now,),
+        )
+        file.execute("DELETE FROM approvals WHERE expires <= ?", (now - _KEPT_SECONDS,))
+
+    def _rows(self, where: str, parameters: tuple[Any, ...]) -> Sequence[Approval]:
+        if not self._path.exists():
+            return ()
+        with self._opened() as file:
+            found = file.execute(f"SELECT {_COLUMNS} FROM approvals {where}", parameters)  # noqa: S608
+            return [Approval(*row) for row in found]
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._opened() as file:
+            file.execute("BEGIN IMMEDIATE")
+            try:
+                yield file
+            except BaseException:
+                file.execute("ROLLBACK")
+                raise
+            file.execute("COMMIT")
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self._path, timeout=10.0, isolation_level=None)) as file:
+            self._path.chmod(0o600)
+            file.execute("PRAGMA journal_mode = WAL")
+            file.execute("PRAGMA synchronous = FULL")
+            file.executescript(_SCHEMA)
+            yield file

@@ -1,0 +1,278 @@
+"""The tool calls in a request: JSON-RPC of MCP and A2A, and plain HTTP tools.
+
+What cannot be read here must not go on: its receiver might read it all the same.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from proxy.credentials import RawFields
+from proxy.guard.rules import RequestedCall, is_sound_name
+from proxy.guard.strict_json import AmbiguousJsonError, folded, parse_strictly
+from proxy.heads import value_of
+from proxy.paths import climbs
+from trajectory.assembly.effects import SideEffect, effect_of_method
+from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.operations import Operation
+
+_ENVELOPE = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+_PARAMETERS = frozenset({"name", "arguments", "uri", "_meta", "message", "task", "tool"})
+_HARMLESS = frozenset(
+    {
+        *("initialize", "ping", "tools/list", "resources/list", "resources/templates/list"),
+        *("resources/subscribe", "resources/unsubscribe", "prompts/list", "completion/complete"),
+        *("logging/setlevel", "roots/list", "tasks/list", "tasks/get", "tasks/result"),
+        *("tasks/cancel", "tasks/resubscribe", "agent/getauthenticatedextendedcard"),
+        *("gettask", "listtasks", "canceltask", "subscribetotask", "getextendedagentcard"),
+    }
+)
+"""Methods that call no tool, without case."""
+_PLAIN = _HARMLESS | {"tools/call", "resources/read", "prompts/get"}
+_SENDS = frozenset({"message/send", "message/stream", "SendMessage", "SendStreamingMessage"})
+_READS = frozenset({"resources/read", "prompts/get"})
+_REST = re.compile(rb"/message:(send|stream)$")
+_SILENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE"})
+_OVERRIDES = (b"x-http-method-override", b"x-http-method", b"x-method-override")
+_MOST_CALLS = 100
+
+
+class UnreadableCallError(Exception):
+    """A request whose tool calls nobody can vouch for; says why in fixed words."""
+
+
+class ReadCall(NamedTuple):
+    """A tool call, and how it is answered."""
+
+    call: RequestedCall
+    method: str = ""
+    """Of JSON-RPC; empty for plain HTTP."""
+    request_id: JsonValue = None
+    progress: JsonValue = None
+    """The token under which its client wants to hear how far it is."""
+
+
+class ReadRequest(NamedTuple):
+    """All tool calls of a request."""
+
+    calls: tuple[ReadCall, ...]
+    answers: tuple[tuple[JsonValue, str], ...] = ()
+    """Id and method of every JSON-RPC request in it, calls or not."""
+    is_batch: bool = False
+    is_rpc: bool = True
+
+
+NOTHING = ReadRequest(())
+
+
+def read_request(
+    method: bytes,
+    path: bytes,
+    fields: RawFields,
+    body: bytes,
+    *,
+    caller: RequestedCall,
+    operations: Sequence[Operation] | None,
+    bases: tuple[str, ...] = (),
+) -> ReadRequest:
+    """Return the tool calls of a request.
+
+    Args:
+        method: of the request.
+        path: its target at the upstream, with the query.
+        fields: its headers.
+        body: all of it.
+        caller: whose calls they are; tool and arguments are put in.
+        operations: what a plain HTTP tool can do; None where JSON-RPC is spoken.
+        bases: paths that the upstreams of the route begin with.
+
+    Raises:
+        UnreadableCallError: it must not go on.
+    """
+    _check_head(fields)
+    bare, _, query = path.partition(b"?")
+    if climbs(bare):
+        raise UnreadableCallError("a path that leads up")
+    try:
+        if operations is not None:
+            return _read_http(method, bare, query, fields, body, caller, operations, bases)
+        if method in _SILENT:
+            if body:
+                raise UnreadableCallError("a body where none belongs")
+            return NOTHING
+        if method != b"POST":
+            raise UnreadableCallError("a method that MCP and A2A do not have")
+        if _REST.search(bare):
+            given = _object(parse_strictly(body))
+            call = caller._replace(tool="message/send", arguments=given.get("message", given))
+            return ReadRequest((ReadCall(call),), is_rpc=False)
+        return _read_rpc(parse_strictly(body), caller)
+    except AmbiguousJsonError as error:
+        raise UnreadableCallError(str(error)) from None
+
+
+def _check_head(fields: RawFields) -> None:
+    encoding = value_of(fields, b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        raise UnreadableCallError("a compressed body")
+    kind = (value_of(fields, b"content-type") or b"").lower()
+    if b"charset" in kind and not re.search(rb"charset\s*=\s*\"?utf-?8\b", kind):
+        raise UnreadableCallError("another charset")
+    if value_of(fields, b"upgrade") is not None:
+        raise UnreadableCallError("another protocol")
+    if any(value_of(fields, name) is not None for name in _OVERRIDES):
+        raise UnreadableCallError("another method in a header")
+
+
+def read_messages(line: bytes, caller: RequestedCall) -> ReadRequest:
+    """Return the tool calls of a line of JSON-RPC.
+
+    Raises:
+        UnreadableCallError: it must not go on.
+    """
+    try:
+        return _read_rpc(parse_strictly(line), caller)
+    except AmbiguousJsonError as error:
+        raise UnreadableCallError(str(error)) from None
+
+
+def _read_rpc(value: JsonValue, caller: RequestedCall) -> ReadRequest:
+    messages = value if isinstance(value, list) else [value]
+    if not 0 < len(messages) <= _MOST_CALLS:
+        raise UnreadableCallError("no messages, or too many")
+    calls: list[ReadCall] = []
+    answers: list[tuple[JsonValue, str]] = []
+    for message in messages:
+        given = _object(message)
+        _check_keys(given, _ENVELOPE)
+        method = given.get("method")
+        if method is None and ("result" in given or "error" in given):
+            continue  # what a client answers its server
+        if not isinstance(method, str):
+            raise UnreadableCallError("a message without a method")
+        request_id = given.get("id")
+        if isinstance(request_id, list | dict | bool):
+            raise UnreadableCallError("an id that is none")
+        if "id" in given:
+            answers.append((request_id, method))
+        call = _rpc_call(method, given.get("params"), caller)
+        if call is not None:
+            token = _progress_token(given.get("params"))
+            calls.append(ReadCall(call, method, request_id, token))
+    return ReadRequest(tuple(calls), tuple(answers), isinstance(value, list))
+
+
+def _rpc_call(method: str, params: JsonValue, caller: RequestedCall) -> RequestedCall | None:
+    plain = folded(method).strip()
+    if plain in _PLAIN and method != plain and method not in _CAPITALS:
+        raise UnreadableCallError("a method that looks like another")
+    if plain in _HARMLESS or method.startswith(("notifications/", "tasks/pushNotificationConfig/")):
+        return None
+    given: JsonObject = _object(params) if params is not None else {}
+    _check_keys(given, _PARAMETERS)
+    name, arguments, effect = method, params, SideEffect.UNKNOWN
+    if method == "tools/call":
+        named = given.get("name")
+        if not isinstance(named, str):
+            raise UnreadableCallError("a call without a name")
+        name, arguments = named, given.get("arguments", {})
+        if arguments is None:
+            arguments = {}
+    elif method in _READS:
+        effect = SideEffect.READ
+    elif method in _SENDS:
+        arguments = given.get("message", params)
+    if not is_sound_name(name):
+        raise UnreadableCallError("a name that could be taken for another")
+    return caller._replace(tool=name, arguments=arguments, effect=effect)
+
+
+_CAPITALS = frozenset(
+    {
+        *(
+            "logging/setLevel",
+            "agent/getAuthenticatedExtendedCard",
+            "GetTask",
+            "ListTasks",
+            "CancelTask",
+        ),
+        *("SubscribeToTask", "GetExtendedAgentCard"),
+    }
+)
+"""Harmless methods that are written with capital letters."""
+
+
+def _progress_token(params: JsonValue) -> JsonValue:
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    return token if isinstance(token, str | int) and not isinstance(token, bool) else None
+
+
+def _object(value: JsonValue) -> JsonObject:
+    if not isinstance(value, dict):
+        raise UnreadableCallError("a message that is no object")
+    return value
+
+
+def _check_keys(given: JsonObject, known: frozenset[str]) -> None:
+    """Refuse keys that only some receivers take for the protocol's own."""
+    for key in given:
+        if key not in known and folded(key).strip() in known:
+            raise UnreadableCallError("a key that looks like another")
+
+
+def _read_http(
+    method: bytes,
+    path: bytes,
+    query: bytes,
+    fields: RawFields,
+    body: bytes,
+    caller: RequestedCall,
+    operations: Sequence[Operation],
+    bases: tuple[str, ...],
+) -> ReadRequest:
+    verb, place = method.decode("latin-1"), path.decode("latin-1")
+    places = [place, *(place[len(base) :] for base in bases if base and place.startswith(base))]
+    found = next(
+        (
+            (operation.name, arguments)
+            for operation in sorted(operations, key=lambda one: -one.literals)
+            if operation.method == verb
+            for one in places
+            if (arguments := operation.arguments(one)) is not None
+        ),
+        None,
+    )
+    # What nobody described is a tool too, by its method and path.
+    name, arguments = found or (f"{verb}:{places[-1]}", {})
+    given: dict[str, JsonValue] = dict(arguments)
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
+    inside: JsonValue = None
+    if body and kind == b"application/x-www-form-urlencoded":
+        pairs += parse_qsl(body.decode("utf-8", "strict"), keep_blank_values=True)
+    elif body and kind.startswith(b"multipart/"):
+        raise UnreadableCallError("a form in parts")
+    elif body and body.lstrip()[:1] in (b"{", b"["):
+        inside = parse_strictly(body)
+    elif body:
+        inside = body.decode("utf-8", "replace")
+    for key, value in pairs:
+        _put(given, key, value)
+    if isinstance(inside, dict):
+        for key, one in inside.items():
+            _put(given, key, one)
+    elif inside is not None:
+        _put(given, "body", inside)
+    if found is not None and not is_sound_name(name):
+        raise UnreadableCallError("a name that could be taken for another")
+    call = caller._replace(tool=name, arguments=given, effect=effect_of_method(verb))
+    return ReadRequest((ReadCall(call),), is_rpc=False)
+
+
+def _put(given: dict[str, JsonValue], key: str, value: JsonValue) -> None:
+    """Add an argument; the same name in path, query and body is nobody's to choose from."""
+    if key in given:
+        raise UnreadableCallError("an argument twice")
+    given[key] = value

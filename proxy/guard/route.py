@@ -1,0 +1,298 @@
+"""The guard of a worker: reads what a request calls, judges it, and waits for people where rules say so."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+from proxy.counters import Counters
+from proxy.credentials import RawFields
+from proxy.guard.approvals import Approval, Approvals
+from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
+from proxy.guard.rules import (
+    ActionRule,
+    ActionRules,
+    RequestedCall,
+    Ruling,
+)
+from proxy.shared_counters import SharedCounters
+from trajectory.canonical import JsonObject
+from trajectory.dialects.operations import Operation
+from trajectory.exchange import ClientIdentity
+
+_LOOK_SECONDS = 0.25
+KEEP_ALIVE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRules:
+    """What is guarded of a route."""
+
+    rules: ActionRules
+    operations: tuple[Operation, ...] | None = None
+    """Of a plain HTTP tool; None where JSON-RPC is spoken."""
+    bases: tuple[str, ...] = ()
+    """Paths that its upstreams begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTerms:
+    """What documents of kind Action say."""
+
+    routes: Mapping[str, RouteRules]
+    approvals: Approvals
+    content_hash: str
+    """Of the documents."""
+
+
+class CallDecision(NamedTuple):
+    """What became of one call."""
+
+    number: int
+    """Of the call in its request."""
+    ruling: Ruling
+    rule: ActionRule | None
+    approval: Approval | None = None
+    """The answer of a person, or that nobody answered."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the call is sent."""
+        if self.ruling is Ruling.HOLD:
+            return self.approval is not None and self.approval.status == "used"
+        return self.ruling in (Ruling.ALLOW, Ruling.DRY_RUN)
+
+    @property
+    def text(self) -> str:
+        """What the agent is told of a call that is not sent."""
+        rule = f"rule {self.rule.name}" if self.rule else "the rules of this route"
+        reason = f" {self.rule.reason}" if self.rule and self.rule.reason else ""
+        match self.ruling:
+            case Ruling.LIMIT:
+                said = f"{rule} has let through all calls that it allows for now."
+            case Ruling.HOLD if self.approval is not None and self.approval.status == "denied":
+                why = f": {self.approval.reason}" if self.approval.reason else ""
+                said = f"a person denied this call{why}."
+            case Ruling.HOLD:
+                said = f"{rule} asks a person before this call, and nobody answered in time."
+            case _:
+                said = f"{rule} denied this call."
+        return f"Headrace: {said}{reason} It was not made; go on without it."
+
+
+class Waiting(NamedTuple):
+    """What a client that waits is told by, and whether it still does."""
+
+    tell: Callable[[int], None]
+    """Called at once and every ten seconds, with how often."""
+    gone: Callable[[], bool]
+
+
+class CallGuard:
+    """Guards the routes that documents of kind Action name."""
+
+    def __init__(self, terms: GuardTerms, ledger: SharedCounters, counters: Counters) -> None:
+        self._terms = terms
+        self._ledger = ledger
+        self._counters = counters
+        self._waiters: dict[str, list[asyncio.Event]] = {}
+        self._poller: asyncio.Task[None] | None = None
+
+    def guards(self, route: str) -> bool:
+        """Tell whether a route is guarded."""
+        return route in self._terms.routes
+
+    def read(
+        self,
+        route: str,
+        method: bytes,
+        path: bytes,
+        fields: RawFields,
+        body: bytes,
+        client: ClientIdentity,
+    ) -> ReadRequest | None:
+        """Return the calls in a request; None where it cannot be read and goes on all the same.
+
+        Raises:
+            UnreadableCallError: it must not go on.
+        """
+        terms = self._terms.routes[route]
+        caller = RequestedCall(
+            "", None, tenant=client.tenant_id, app=client.app_id, environment=client.environment
+        )
+        try:
+            return read_request(
+                method,
+                path,
+                fields,
+                body,
+                caller=caller,
+                operations=terms.operations,
+                bases=terms.bases,
+            )
+        except UnreadableCallError:
+            if terms.rules.passes:
+                self._counters.guard[route, "unreadable_passed"] += 1
+                return None
+            self._counters.guard[route, "unreadable_refused"] += 1
+            raise
+
+    def judge(self, route: str, read: ReadRequest, key_id: str) -> list[CallDecision]:
+        """Return what becomes of each call, as far as no person has to be asked."""
+        rules = self._terms.routes[route].rules
+        found: list[CallDecision] = []
+        for number, one in enumerate(read.calls):
+            judged = rules.judge(one.call)
+            ruling = judged.ruling
+            if (
+                ruling is Ruling.LIMIT
+                and judged.rule
+                and self._within(judged.rule, one.call, key_id)
+            ):
+                ruling = Ruling.ALLOW
+            found.append(CallDecision(number, ruling, judged.rule))
+            found += [CallDecision(number, Ruling.DRY_RUN, rule) for rule in judged.watched]
+        return found
+
+    def _within(self, rule: ActionRule, call: RequestedCall, key_id: str) -> bool:
+        """Count a call against its rule's budget, over all workers and sessions."""
+        budget = rule.budget
+        if budget is None:
+            return False
+        who = {"key": key_id, "tenant": call.tenant, "tool": f"{call.tenant}:{call.tool}"}[
+            budget.per
+        ]
+        who = blake2b(who.encode(), digest_size=12).hexdigest()
+        now = time.time()
+        window = int(now) // budget.seconds
+        name = f"action:{rule.name}:{budget.per}:{who}:{window}"
+        return self._ledger.claim(name, budget.calls, (window + 1) * budget.seconds)
+
+    async def ask(
+        self,
+        route: str,
+        read: ReadRequest,
+        decisions: Sequence[CallDecision],
+        *,
+        key_id: str,
+        step_id: str,
+        waiting: Waiting,
+    ) -> list[CallDecision]:
+        """Wait for people until each held call is decided; where one call is refused, none waits."""
+        refused = any(not one.goes_on and one.ruling is not Ruling.HOLD for one in decisions)
+        found: list[CallDecision] = []
+        for one in decisions:
+            if one.ruling is not Ruling.HOLD or refused:
+                found.append(one)
+                continue
+            rule = one.rule or ActionRule("otherwise", Ruling.HOLD)
+            call = read.calls[one.number].call
+            approval = await self._answered(
+                call, rule, key_id=key_id, route=route, step_id=step_id, waiting=waiting
+            )
+            found.append(one._replace(approval=approval))
+            refused = approval.status != "used"
+        return found
+
+    async def _answered(
+        self,
+        call: RequestedCall,
+        rule: ActionRule,
+        *,
+        key_id: str,
+        route: str,
+        step_id: str,
+        waiting: Waiting,
+    ) -> Approval:
+        """Return the row of a call once it is used, denied or expired; or its client has gone."""
+        approvals, told = self._terms.approvals, 0
+        deadline = time.monotonic() + rule.seconds
+        while True:
+            row = await asyncio.to_thread(
+                approvals.ask, call, rule, key_id=key_id, route=route, step_id=step_id
+            )
+            while row.status == "pending" and time.monotonic() < deadline and not waiting.gone():
+                waiting.tell(told)
+                told += 1
+                until = min(KEEP_ALIVE_SECONDS, max(0.0, deadline - time.monotonic()))
+                row = await self._changed(row, until, waiting.gone)
+            if row.status == "approved" and not waiting.gone():
+                if await asyncio.to_thread(approvals.claim, row.approval_id):
+                    return await asyncio.to_thread(approvals.get, row.approval_id)
+                continue  # another call like it was faster
+            if row.status != "used" or waiting.gone() or time.monotonic() >= deadline:
+                return row
+
+    async def _changed(self, row: Approval, seconds: float, gone: Callable[[], bool]) -> Approval:
+        """Return a row once it has changed, or after some time."""
+        event = asyncio.Event()
+        self._waiters.setdefault(row.approval_id, []).append(event)
+        if self._poller is None or self._poller.done():
+            self._poller = asyncio.create_task(self._look())
+        try:
+            end = time.monotonic() + seconds
+            while not event.is_set() and time.monotonic() < end and not gone():
+                try:
+                    await asyncio.wait_for(event.wait(), min(1.0, max(0.0, end - time.monotonic())))
+                except TimeoutError:
+                    continue
+        finally:
+            self._waiters[row.approval_id].remove(event)
+            if not self._waiters[row.approval_id]:
+                del self._waiters[row.approval_id]
+        return await asyncio.to_thread(self._terms.approvals.get, row.approval_id)
+
+    async def _look(self) -> None:
+        """Wake calls whose rows have changed, as long as any waits."""
+        while self._waiters:
+            await asyncio.sleep(_LOOK_SECONDS)
+            rows = await asyncio.to_thread(self._terms.approvals.list)
+            pending = {row.approval_id for row in rows}
+            for approval_id, events in self._waiters.items():
+                if approval_id not in pending:
+                    for event in events:
+                        event.set()
+
+    def signals(
+        self, route: str, decisions: Sequence[CallDecision], step_id: str
+    ) -> list[tuple[str, JsonObject]]:
+        """Count decisions; return what the lake hears of them, each under its own name."""
+        found: list[tuple[str, JsonObject]] = []
+        for one in decisions:
+            outcome = one.ruling.value
+            if one.approval is not None:
+                outcome = f"hold_{one.approval.status}"
+            self._counters.guard[route, outcome] += 1
+            if one.rule is None and one.ruling is Ruling.ALLOW:
+                continue
+            name = "otherwise" if one.rule is None else one.rule.name
+            severity = 0.5 if one.rule is None else one.rule.severity.weight
+            said: JsonObject = {
+                "name": "guard",
+                "value": severity,
+                "label": one.ruling.value,
+                "source_kind": "rule",
+                "source": f"action:{name}",
+                "source_version": self._terms.content_hash,
+            }
+            found.append((f"guard:{step_id}:{one.number}:{name}", said))
+            if one.approval is not None:
+                found.append(_answer_of(one.approval, step_id, one.number))
+        return found
+
+
+def _answer_of(approval: Approval, step_id: str, number: int) -> tuple[str, JsonObject]:
+    """Return the signal that a person's answer is, or their silence."""
+    answered = approval.decided_by is not None
+    said: JsonObject = {
+        "name": "approval",
+        "value": float(approval.status in ("approved", "used")),
+        "label": "approved" if approval.status == "used" else approval.status,
+        "source_kind": "human_explicit" if answered else "rule",
+        "source": "approvals" if answered else "action:time-is-up",
+    }
+    if approval.reason:
+        said["rationale"] = approval.reason
+    return f"approval:{approval.approval_id}:{step_id}:{number}", said

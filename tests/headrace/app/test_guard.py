@@ -1,0 +1,89 @@
+"""Rules on tool calls from a policy's folder: read, checked against routes, and shipped."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governance.errors import PolicyError
+from governance.policy import load_bundle
+from governance.policy.bundle import SHIPPED
+from headrace.app.guard import GuardSetup, check_actions, read_actions, rules_for_server
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets, load_secrets
+from proxy.config import Route
+from proxy.guard.document import rules_of
+from proxy.guard.rules import RequestedCall
+from trajectory.errors import ConfigurationError
+
+TOOLS = Route(name="tools", upstream="http://localhost:1", kind="tool")
+MODEL = Route(name="openai", upstream="http://localhost:2")
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Secrets:
+    return load_secrets(tmp_path / "secrets", create=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return shutil.copytree(SHIPPED / "agents-safe", tmp_path / "policy")
+
+
+def test_rules_of_a_bundle_guard_its_routes_of_tools(
+    folder: Path, tmp_path: Path, secrets: Secrets
+) -> None:
+    bundle = load_bundle(folder)
+    setup = GuardSetup.of(bundle, (TOOLS, MODEL), Home(tmp_path), secrets)
+    assert setup is not None
+    terms = setup()
+    assert terms is not None
+    assert [*terms.routes] == ["tools"]
+    assert terms.content_hash == setup.content_hash
+    (folder / "actions.yaml").write_text(
+        (folder / "actions.yaml").read_text().replace("calls: 20", "calls: 21")
+    )
+    with pytest.raises(ConfigurationError, match="changed while the gateway started"):
+        setup()
+
+
+def test_a_bundle_without_actions_guards_nothing(tmp_path: Path, secrets: Secrets) -> None:
+    assert GuardSetup.of(load_bundle(), (TOOLS,), Home(tmp_path), secrets) is None
+
+
+def test_a_route_that_is_not_there_or_no_tools_stops_the_start(folder: Path) -> None:
+    path = folder / "actions.yaml"
+    path.write_text(path.read_text().replace('routes: ["*"]', "routes: [openai]"))
+    with pytest.raises(PolicyError, match=r"no route of tools is named openai.*tools"):
+        check_actions(read_actions(folder), (TOOLS, MODEL))
+
+
+def test_a_server_behind_a_tap_has_its_own_rules(folder: Path) -> None:
+    actions = read_actions(folder)
+    assert rules_for_server(actions, "anything") is not None
+    path = folder / "actions.yaml"
+    path.write_text(path.read_text().replace('servers: ["*"]', "servers: [files]"))
+    actions = read_actions(folder)
+    assert rules_for_server(actions, "files") is not None
+    assert rules_for_server(actions, "other") is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("read_file", {"path": "/srv/a.txt"}, "allow"),
+        ("read_file", {"path": "/home/u/.ssh/id_rsa"}, "deny"),
+        ("fetch", {"url": "http://169.254.169.254/latest"}, "deny"),
+        ("fetch", {"url": "https://example.com/"}, "allow"),
+        ("pay", {"amount": 1}, "hold"),
+        ("run_command", {"command": "ls"}, "hold"),
+        ("delete_file", {"path": "/srv/a"}, "hold"),
+        ("send_mail", {"to": "a"}, "limit"),
+        ("write_file", {"path": "/srv/a"}, "allow"),
+    ],
+)
+def test_the_shipped_bundle_agents_safe(tool: str, arguments: Any, told: str) -> None:
+    rules = rules_of(read_actions(SHIPPED / "agents-safe"))
+    assert rules is not None
+    assert rules.judge(RequestedCall(tool, arguments)).ruling == told

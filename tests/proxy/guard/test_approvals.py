@@ -1,0 +1,156 @@
+"""Approvals: asked once, answered once, used once; across processes that are killed."""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from proxy.guard.approvals import Approvals
+from proxy.guard.rules import ActionRule, RequestedCall, Ruling
+from trajectory.errors import ConfigurationError
+
+KEY = b"k" * 32
+RULE = ActionRule("payments", Ruling.HOLD, seconds=60)
+CALL = RequestedCall("pay", {"to": "Ada Lovelace", "amount": 5}, tenant="acme")
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def approvals(tmp_path: Path, clock: Clock) -> Approvals:
+    return Approvals(tmp_path / "state" / "approvals.sqlite", KEY, clock)
+
+
+def ask(approvals: Approvals, call: RequestedCall = CALL, key_id: str = "k1") -> str:
+    return approvals.ask(call, RULE, key_id=key_id, route="tools", step_id="01").approval_id
+
+
+def test_a_call_that_waits_is_asked_once(approvals: Approvals) -> None:
+    first = ask(approvals)
+    assert ask(approvals) == first
+    assert ask(approvals, CALL._replace(arguments={"to": "Bob"})) != first
+    assert ask(approvals, key_id="k2") != first
+    assert ask(approvals, CALL._replace(tenant="other")) != first
+    assert len(approvals.list()) == 4
+    assert [one.tenant for one in approvals.list(tenant="other")] == ["other"]
+
+
+def test_an_approval_is_used_once(approvals: Approvals) -> None:
+    name = ask(approvals)
+    assert not approvals.claim(name)
+    approvals.decide(name, approve=True, who="ada")
+    assert ask(approvals) == name
+    assert [approvals.claim(name), approvals.claim(name)] == [True, False]
+    assert approvals.get(name).status == "used"
+    assert ask(approvals) != name
+
+
+def test_a_denial_stands_for_a_while_for_the_same_call(approvals: Approvals, clock: Clock) -> None:
+    name = ask(approvals)
+    approvals.decide(name, approve=False, who="ada", reason="Too much.")
+    found = approvals.ask(CALL, RULE, key_id="k1", route="tools", step_id="02")
+    assert (found.approval_id, found.status, found.reason) == (name, "denied", "Too much.")
+    clock.now += 601
+    assert ask(approvals) != name
+
+
+def test_nobody_decides_twice_or_too_late(approvals: Approvals, clock: Clock) -> None:
+    first, second = ask(approvals), ask(approvals, key_id="k2")
+    approvals.decide(first, approve=True, who="ada")
+    with pytest.raises(ConfigurationError, match="it is approved"):
+        approvals.decide(first, approve=False, who="bob")
+    clock.now += 60
+    with pytest.raises(ConfigurationError, match="it is expired"):
+        approvals.decide(second, approve=True, who="ada")
+    with pytest.raises(ConfigurationError, match="no approval"):
+        approvals.decide("nosuch", approve=True, who="ada")
+
+
+def test_an_approval_that_nobody_uses_ends(approvals: Approvals, clock: Clock) -> None:
+    name = ask(approvals)
+    approvals.decide(name, approve=True, who="ada")
+    clock.now += 601
+    assert not approvals.claim(name)
+    assert ask(approvals) != name
+    assert approvals.get(name).status == "expired"
+
+
+def test_what_is_asked_is_sealed_and_gone_once_decided(
+    approvals: Approvals, tmp_path: Path
+) -> None:
+    name = ask(approvals)
+    assert approvals.asked(name) == {"tool": "pay", "arguments": CALL.arguments}
+    file = tmp_path / "state" / "approvals.sqlite"
+    written = b"".join(path.read_bytes() for path in file.parent.iterdir())
+    assert b"Lovelace" not in written
+    assert file.stat().st_mode & 0o077 == 0
+    with pytest.raises(ConfigurationError, match="another master key"):
+        Approvals(file, b"x" * 32).asked(name)
+    approvals.decide(name, approve=False, who="ada")
+    assert approvals.asked(name) is None
+
+
+def test_a_sealed_question_cannot_be_put_under_another_approval(
+    approvals: Approvals, tmp_path: Path
+) -> None:
+    first, second = ask(approvals), ask(approvals, key_id="k2")
+    path = tmp_path / "state" / "approvals.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute(
+            "UPDATE approvals SET sealed = (SELECT sealed FROM approvals WHERE approval_id = ?) "
+            "WHERE approval_id = ?",
+            (first, second),
+        )
+    with pytest.raises(ConfigurationError):
+        approvals.asked(second)
+
+
+def test_without_a_file_nothing_waits(approvals: Approvals, tmp_path: Path) -> None:
+    assert approvals.list("all") == ()
+    assert not (tmp_path / "state").exists()
+
+
+def test_old_rows_are_forgotten(approvals: Approvals, clock: Clock) -> None:
+    ask(approvals)
+    clock.now += 40 * 86400
+    assert [one.status for one in approvals.list("all")] == []
+
+
+def _ask_and_hang(path: Path, sender: Connection) -> None:
+    sender.send(ask(Approvals(path, KEY)))
+    signal.pause()
+
+
+def test_a_question_survives_the_death_of_who_asked(tmp_path: Path) -> None:
+    path = tmp_path / "approvals.sqlite"
+    context = multiprocessing.get_context("forkserver")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_ask_and_hang, args=(path, sender))
+    process.start()
+    name = receiver.recv()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    approvals = Approvals(path, KEY)
+    assert approvals.asked(name) == {"tool": "pay", "arguments": CALL.arguments}
+    approvals.decide(name, approve=True, who="ada")
+    assert ask(approvals) == name
+    assert approvals.claim(name)

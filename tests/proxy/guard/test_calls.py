@@ -1,0 +1,201 @@
+"""The tool calls in requests: all are found, and what some receivers would read otherwise is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.guard.calls import ReadRequest, UnreadableCallError, read_messages, read_request
+from proxy.guard.rules import RequestedCall
+from trajectory.assembly.effects import SideEffect
+from trajectory.dialects.operations import operation
+
+CALLER = RequestedCall("", None, tenant="acme")
+OPERATIONS = (
+    operation("get_order", "GET", "/orders/{id:integer}"),
+    operation("cancel_order", "POST", "/orders/{id:integer}/cancel"),
+)
+JSON = ((b"content-type", b"application/json"),)
+
+
+def read(body: Any, method: bytes = b"POST", path: bytes = b"/mcp", **more: Any) -> ReadRequest:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    fields = more.pop("fields", JSON)
+    operations = more.pop("operations", None)
+    return read_request(method, path, fields, raw, caller=CALLER, operations=operations, **more)
+
+
+def rpc(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params, **more}
+
+
+def test_a_call_of_mcp() -> None:
+    meta = {"progressToken": 5}
+    told = read(rpc("tools/call", {"name": "f", "arguments": {"a": 1}, "_meta": meta}))
+    (one,) = told.calls
+    assert (one.call.tool, one.call.arguments, one.call.tenant) == ("f", {"a": 1}, "acme")
+    assert (one.request_id, one.progress, told.answers) == (1, 5, ((1, "tools/call"),))
+
+
+def test_calls_of_a_batch_are_all_found() -> None:
+    call = rpc("tools/call", {"name": "f"})
+    told = read([rpc("ping"), call, {**call, "id": 2}])
+    assert told.is_batch
+    assert [one.request_id for one in told.calls] == [1, 2]
+    assert [one for one, _ in told.answers] == [1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "tool", "arguments"),
+    [
+        ("resources/read", {"uri": "file:///x"}, "resources/read", {"uri": "file:///x"}),
+        ("prompts/get", {"name": "p"}, "prompts/get", {"name": "p"}),
+        ("message/send", {"message": {"parts": []}}, "message/send", {"parts": []}),
+        ("SendMessage", {"message": {"parts": []}}, "SendMessage", {"parts": []}),
+        ("server/own", {"a": 1}, "server/own", {"a": 1}),
+    ],
+)
+def test_other_methods_that_do_something_are_tools_too(
+    method: str, params: Any, tool: str, arguments: Any
+) -> None:
+    (one,) = read(rpc(method, params)).calls
+    assert (one.call.tool, one.call.arguments) == (tool, arguments)
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["initialize", "ping", "tools/list", "logging/setLevel", "notifications/initialized",
+     "tasks/get", "GetTask", "agent/getAuthenticatedExtendedCard"],
+)  # fmt: skip
+def test_methods_that_call_nothing_pass(method: str) -> None:
+    assert read(rpc(method)).calls == ()
+
+
+def test_what_a_client_answers_its_server_passes() -> None:
+    assert read({"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}}).calls == ()
+
+
+CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f","arguments":{}}}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CALL.replace('"method"', '"Method"'),
+        CALL.replace("{", '{"METHOD":"ping",', 1),
+        CALL.replace("tools/call", "TOOLS/CALL"),
+        CALL.replace("tools/call", "tools/call "),
+        CALL.replace("tools/call", "tools/call\\u200b"),
+        CALL.replace('"name"', '"Name"'),
+        CALL.replace('"name":"f"', '"name":"f","name":"g"'),
+        CALL.replace('"name":"f"', '"name":"f","NAME":"g"'),
+        CALL.replace('"f"', '"ｆ"'),
+        CALL.replace('"f"', '"f\\u0000"'),
+        CALL.replace('"f"', '["f"]'),
+        CALL.replace('"f"', "null"),
+        CALL.replace('{"name":"f","arguments":{}}', '["f", {}]'),
+        CALL.replace('"tools/call"', "7"),
+        CALL.replace('"id":1', '"id":{"a":1}'),
+        CALL.replace("{}", "1e999"),
+        "[]",
+        "[1]",
+        "[[" + CALL + "]]",
+        "null",
+        "",
+        CALL + CALL,
+        CALL + "\n" + CALL,
+    ],
+)
+def test_what_could_be_another_call_is_refused(body: str) -> None:
+    with pytest.raises(UnreadableCallError):
+        read(body.encode())
+    if body:
+        with pytest.raises(UnreadableCallError):
+            read_messages(body.encode(), CALLER)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ((b"content-encoding", b"gzip"),),
+        ((b"content-type", b"application/json; charset=utf-16"),),
+        ((b"upgrade", b"websocket"),),
+        ((b"x-http-method-override", b"DELETE"),),
+    ],
+)
+def test_heads_that_change_what_a_body_says_are_refused(fields: Any) -> None:
+    with pytest.raises(UnreadableCallError):
+        read(CALL.encode(), fields=fields)
+    assert read(CALL.encode(), fields=((b"content-type", b"text/plain; charset=UTF-8"),)).calls
+
+
+def test_other_ways_to_send_a_body_are_refused() -> None:
+    for method in (b"PUT", b"PATCH", b"GET", b"DELETE"):
+        with pytest.raises(UnreadableCallError):
+            read(CALL.encode(), method=method)
+    assert read(b"", method=b"GET").calls == ()
+    for path in (b"/mcp/../x", b"/mcp/%2e%2e/x"):
+        with pytest.raises(UnreadableCallError):
+            read(CALL.encode(), path=path)
+
+
+def test_a2a_over_plain_http() -> None:
+    told = read({"message": {"parts": []}}, path=b"/v1/message:send")
+    assert not told.is_rpc
+    assert told.calls[0].call.tool == "message/send"
+    assert told.calls[0].call.arguments == {"parts": []}
+
+
+def test_operations_of_a_plain_http_tool() -> None:
+    told = read({"why": "late"}, path=b"/orders/7/cancel?notify=yes", operations=OPERATIONS)
+    (one,) = told.calls
+    assert one.call.tool == "cancel_order"
+    assert one.call.arguments == {"id": 7, "notify": "yes", "why": "late"}
+    got = read(b"", method=b"GET", path=b"/orders/7", operations=OPERATIONS, fields=()).calls[0]
+    assert (got.call.tool, got.call.effect) == ("get_order", SideEffect.READ)
+
+
+def test_what_nobody_described_is_a_tool_by_method_and_path() -> None:
+    (one,) = read(b"", method=b"DELETE", path=b"/orders/7", operations=OPERATIONS).calls
+    assert (one.call.tool, one.call.effect) == ("DELETE:/orders/7", SideEffect.DESTRUCTIVE)
+
+
+def test_an_operation_behind_a_base() -> None:
+    (one,) = read(
+        b"", method=b"GET", path=b"/api/orders/7", operations=OPERATIONS, bases=("/api",)
+    ).calls
+    assert one.call.tool == "get_order"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (b"/orders/7/cancel?id=8", b""),
+        (b"/orders/7/cancel?a=1&a=2", b""),
+        (b"/orders/7/cancel?a=1", b'{"a": 2}'),
+        (b"/orders/7/cancel", b'{"a": 1, "a": 2}'),
+    ],
+)
+def test_an_argument_that_is_given_twice_is_refused(path: bytes, body: bytes) -> None:
+    with pytest.raises(UnreadableCallError):
+        read(body, path=path, operations=OPERATIONS)
+
+
+def test_a_form_is_read_and_one_in_parts_is_not() -> None:
+    form = ((b"content-type", b"application/x-www-form-urlencoded"),)
+    (one,) = read(b"a=1&b=%20", path=b"/orders/7/cancel", operations=OPERATIONS, fields=form).calls
+    assert one.call.arguments == {"id": 7, "a": "1", "b": " "}
+    parts = ((b"content-type", b"multipart/form-data; boundary=x"),)
+    with pytest.raises(UnreadableCallError):
+        read(b"--x", path=b"/orders/7/cancel", operations=OPERATIONS, fields=parts)
+
+
+@given(st.binary(max_size=60))
+def test_bytes_of_any_kind_are_read_or_refused(body: bytes) -> None:
+    for operations in (None, OPERATIONS):
+        try:
+            read(body, path=b"/orders/7/cancel", operations=operations)
+        except UnreadableCallError:
+            continue

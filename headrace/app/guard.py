@@ -7,7 +7,7 @@ from governance.errors import PolicyError
 from governance.policy import PolicyBundle
 from governance.policy.secrets import read_policy
 from headrace.app.home import Home
-from headrace.app.installation import DEFAULT_ROUTES, operations_of
+from headrace.app.installation import operations_of
 from headrace.app.master_key import Secrets
 from proxy.config import Route, Upstream
 from proxy.guard.approvals import Approvals
@@ -96,7 +96,7 @@ def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:
     Raises:
         PolicyError: there is one.
     """
-    kinds = {route.name: route.kind for route in routes or DEFAULT_ROUTES}
+    kinds: dict[str, str] = {route.name: route.kind for route in routes}
     for document in documents:
         for name in document.spec.routes:
             if name != ALL and kinds.get(name) != "tool":

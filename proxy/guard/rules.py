@@ -122,7 +122,7 @@ class ActionRule:
         return all(one.answer(call.arguments).surely for one in self.conditions)
 
 
-class Judgement(NamedTuple):
+class CallJudgement(NamedTuple):
     """What becomes of a call, and why."""
 
     ruling: Ruling
@@ -144,7 +144,7 @@ class ActionRules:
     passes: bool = False
     """What cannot be read goes on; else it is refused."""
 
-    def judge(self, call: RequestedCall) -> Judgement:
+    def judge(self, call: RequestedCall) -> CallJudgement:
         """Return what becomes of a call: the strictest of what its own and inner calls meet."""
         effects = self.effects_of(call)
         found = self._judge(call, effects)
@@ -156,14 +156,14 @@ class ActionRules:
             found = (met if stricter and met.rule else found)._replace(watched=watched)
         return found
 
-    def _judge(self, call: RequestedCall, effects: frozenset[SideEffect]) -> Judgement:
+    def _judge(self, call: RequestedCall, effects: frozenset[SideEffect]) -> CallJudgement:
         met = [rule for rule in self.rules if rule.matches(call, effects)]
         watched = tuple(rule for rule in met if rule.ruling is Ruling.DRY_RUN)
         for ruling in STRICTEST:
             for rule in met:
                 if rule.ruling is ruling:
-                    return Judgement(ruling, rule, watched)
-        return Judgement(self.otherwise, None, watched)
+                    return CallJudgement(ruling, rule, watched)
+        return CallJudgement(self.otherwise, None, watched)
 
     def effects_of(self, call: RequestedCall) -> frozenset[SideEffect]:
         """Return all that a tool may leave behind, by the name it has for lenient receivers."""

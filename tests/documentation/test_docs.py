@@ -13,6 +13,7 @@ from governance.policy.documents import KINDS
 from headrace.cli import app
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
+from proxy.guard.document import Action
 from train.evaluation.safety import Safety
 from train.recipes.settings import RECIPES, load_recipe
 from train.schedule import load_schedule
@@ -30,6 +31,7 @@ FOR_USERS = [
         "data-scientist",
         "ml-engineer",
         "evolution",
+        "guard",
         "architecture",
     )
 ]
@@ -120,6 +122,8 @@ def test_documents_load(page: str, document: dict[str, object], tmp_path: Path) 
         load_document(Artifact, file)
     elif kind == "Safety":
         load_document(Safety, file)
+    elif kind == "Action":
+        load_document(Action, file)
     elif kind == "PolicyTest":
         assert document["cases"], page
     else:

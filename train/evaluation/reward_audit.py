@@ -6,7 +6,7 @@ earn, and winners are copies of the one trick that earns it.
 """
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,15 +57,15 @@ def largest_component(
 ) -> tuple[str | None, float]:
     """Return the part of the reward that gave most, and its share; the outcome is not asked."""
     outcome = _OUTCOME if reward.gate is None else reward.gate.signal
-    earned: Counter[str] = Counter()
+    earned: defaultdict[str, float] = defaultdict(float)
     for one in winners:
         for name, value in _values(one).items():
             earned[name] += max(0.0, reward.signals.get(name, 0.0) * value)
     parts = {name: earned[name] for name in sorted(reward.signals) if name != outcome}
-    if len(reward.signals) < 2 or not parts or not earned.total():
+    if len(reward.signals) < 2 or not parts or not sum(earned.values()):
         return None, 0.0
     most = max(parts, key=lambda name: parts[name])
-    return most, parts[most] / earned.total()
+    return most, parts[most] / sum(earned.values())
 
 
 def _values(one: ScoredItem) -> Mapping[str, float]:

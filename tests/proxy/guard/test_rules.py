@@ -10,7 +10,7 @@ from proxy.guard.document import Action, rules_of
 from proxy.guard.rules import (
     STRICTEST,
     ActionRules,
-    Judgement,
+    CallJudgement,
     RequestedCall,
     Ruling,
     is_sound_name,
@@ -37,7 +37,7 @@ def rule(decision: str, name: str = "", **match: Any) -> dict[str, Any]:
     return found
 
 
-def told(judgement: Judgement) -> str:
+def told(judgement: CallJudgement) -> str:
     return f"{judgement.ruling}:{judgement.rule.name if judgement.rule else ''}"
 
 

@@ -1,6 +1,7 @@
 """The probe: whether an upstream's model says surrogates again whole."""
 
 import json
+import socket
 
 from proxy.config import Route
 from proxy.inline.probe import VALUES, InlineProbe, probe_inline
@@ -26,8 +27,12 @@ class Pseudonymizer:
 
 
 def probed(upstream: Upstream, *misses: str) -> InlineProbe:
+    return probed_at(upstream.url, *misses)
+
+
+def probed_at(url: str, *misses: str) -> InlineProbe:
     terms = InlineTerms(("engine",), (Pseudonymizer(*misses),), KEY)
-    route = Route.model_validate({"name": "engine", "upstream": upstream.url})
+    route = Route.model_validate({"name": "engine", "upstream": url})
     (choice,) = route.choices
     return probe_inline(route, choice, terms, model="m")
 
@@ -63,4 +68,8 @@ def test_what_fails_is_told() -> None:
     with Upstream(lambda _: plain(500, b"")) as upstream:
         found = probed(upstream)
     assert (found.is_sound, found.problem) == (False, "it answered 500")
-    assert not probed(upstream).is_sound  # nobody is there any more
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        nobody = probed_at(f"http://127.0.0.1:{taken.getsockname()[1]}")
+    assert not nobody.is_sound
+    assert nobody.problem.startswith("ConnectError")

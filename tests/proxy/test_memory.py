@@ -219,6 +219,7 @@ def frame(first: int, data: bytes) -> bytes:
 def closed_with(connection: socket.socket) -> int | None:
     """Return the code with which a WebSocket is closed; None where what was unread resets it first."""
     got = b""
+    connection.settimeout(60)  # a machine that is busy with other things takes its time
     with contextlib.suppress(ConnectionError):
         while part := connection.recv(65536):
             got += part

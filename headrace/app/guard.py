@@ -1,4 +1,4 @@
-"""What judges tool calls in gateways and taps: documents of kind Action in the policy's folder."""
+"""What judges tool calls in gateways: documents of kind Action in the policy's folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,11 +105,6 @@ def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:
                     f"Action {document.metadata.name}: spec.routes: no route of tools is named {name}. "
                     f"Routes with `kind: tool`: {known or 'none'}"
                 )
-
-
-def rules_for_server(documents: list[Action], name: str) -> ActionRules | None:
-    """Return what is said of a stdio server; None where nothing is."""
-    return rules_of(one for one in documents if {name, ALL} & {*one.spec.servers})
 
 
 def _rules_for(documents: list[Action], route: Route) -> ActionRules | None:

@@ -125,18 +125,6 @@ def _check_head(fields: RawFields) -> None:
         raise UnreadableCallError("another method in a header")
 
 
-def read_messages(line: bytes, caller: RequestedCall) -> ReadRequest:
-    """Return the tool calls of a line of JSON-RPC.
-
-    Raises:
-        UnreadableCallError: it must not go on.
-    """
-    try:
-        return _read_rpc(parse_strictly(line), caller)
-    except AmbiguousJsonError as error:
-        raise UnreadableCallError(str(error)) from None
-
-
 def _read_rpc(value: JsonValue, caller: RequestedCall) -> ReadRequest:
     messages = value if isinstance(value, list) else [value]
     if not 0 < len(messages) <= _MOST_CALLS:

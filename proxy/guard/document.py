@@ -177,14 +177,11 @@ class RuleSpec(StrictModel):
 
 
 class ActionSpec(StrictModel):
-    """Rules for the tool calls of some routes and servers."""
+    """Rules for the tool calls of some routes."""
 
     routes: Patterns = Field(
-        default=(),
+        min_length=1,
         description="Routes of the gateway with `kind: tool`; `*` for all of them.",
-    )
-    servers: Patterns = Field(
-        default=(), description="Names of stdio servers behind `headrace tap`; `*` for all."
     )
     otherwise: Literal["allow", "hold", "deny"] = Field(
         default="allow", description="What becomes of calls that no rule is about."
@@ -203,8 +200,6 @@ class ActionSpec(StrictModel):
         names = [rule.name for rule in self.rules]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two rules have the name {min(twice)}")
-        if not self.routes and not self.servers:
-            raise ValueError("say which routes or servers it is about")
         return self
 
 

@@ -9,7 +9,7 @@ import pytest
 from governance.errors import PolicyError
 from governance.policy import load_bundle
 from governance.policy.bundle import SHIPPED
-from headrace.app.guard import GuardSetup, check_actions, read_actions, rules_for_server
+from headrace.app.guard import GuardSetup, check_actions, read_actions
 from headrace.app.home import Home
 from headrace.app.master_key import Secrets, load_secrets
 from proxy.config import Route
@@ -57,16 +57,6 @@ def test_a_route_that_is_not_there_or_no_tools_stops_the_start(folder: Path) -> 
     path.write_text(path.read_text().replace('routes: ["*"]', "routes: [openai]"))
     with pytest.raises(PolicyError, match=r"no route of tools is named openai.*tools"):
         check_actions(read_actions(folder), (TOOLS, MODEL))
-
-
-def test_a_server_behind_a_tap_has_its_own_rules(folder: Path) -> None:
-    actions = read_actions(folder)
-    assert rules_for_server(actions, "anything") is not None
-    path = folder / "actions.yaml"
-    path.write_text(path.read_text().replace('servers: ["*"]', "servers: [files]"))
-    actions = read_actions(folder)
-    assert rules_for_server(actions, "files") is not None
-    assert rules_for_server(actions, "other") is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.guard.calls import ReadRequest, UnreadableCallError, read_messages, read_request
+from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
 from proxy.guard.rules import RequestedCall
 from trajectory.assembly.effects import SideEffect
 from trajectory.dialects.operations import operation
@@ -111,9 +111,6 @@ CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f","argu
 def test_what_could_be_another_call_is_refused(body: str) -> None:
     with pytest.raises(UnreadableCallError):
         read(body.encode())
-    if body:
-        with pytest.raises(UnreadableCallError):
-            read_messages(body.encode(), CALLER)
 
 
 @pytest.mark.parametrize(

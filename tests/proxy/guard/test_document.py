@@ -11,7 +11,7 @@ from proxy.guard.document import ActionSpec, rules_of
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({}, "routes or servers"),
+        ({}, "routes"),
         ({"routes": "*", "rules": [{"name": "a", "decision": "block"}]}, "decision"),
         ({"routes": "*", "rules": [{"name": "a", "decision": "limit"}]}, "limit has a budget"),
         (

@@ -1,0 +1,159 @@
+"""Tries to get a forbidden tool call past a guarded route, in 24 ways, and times the calls that may pass.
+
+    python -m benchmarks.guard [--quick]
+
+The server behind the gateway takes whatever it gets; what reaches it has passed. The last line is one
+JSON object: ``evasions, evasions_passed, added_ms_per_call``. Times compare a guarded route with one of the
+same gateway that is not, in turn.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.guard import GuardSetup
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
+
+_RULES: dict[str, Any] = {
+    "effects": {"read_*": "read"},
+    "rules": [
+        {"name": "deletes", "match": {"tools": "delete_file"}, "decision": "deny"},
+        {
+            "name": "payments",
+            "match": {"tools": "pay", "arguments": [{"path": "$.amount", "above": 1000}]},
+            "decision": "deny",
+        },
+        {
+            "name": "folder",
+            "match": {"tools": "*_file", "arguments": [{"path": "$.path", "outside": "/srv"}]},
+            "decision": "deny",
+        },
+        {
+            "name": "mails",
+            "match": {"tools": "mail"},
+            "decision": "limit",
+            "budget": {"calls": 0, "seconds": 86400},
+        },
+        {
+            "name": "hosts",
+            "match": {
+                "arguments": [{"path": "$.url", "other_hosts": "example.com"}],
+                "tools": "get",
+            },
+            "decision": "deny",
+        },
+    ],
+}
+
+
+class Evasion(NamedTuple):
+    """One way of getting a call past the guard."""
+
+    name: str
+    body: str
+    headers: dict[str, str] = {}  # noqa: RUF012 - never changed
+    path: str = "/mcp"
+    method: str = "POST"
+
+
+def _call(tool: str, **arguments: Any) -> str:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    return json.dumps({**message, "params": {"name": tool, "arguments": arguments}})
+
+
+def evasions() -> Iterator[Evasion]:
+    """Yield all 24."""
+    delete = _call("delete_file", path="/srv/a")
+    ping = '{"jsonrpc":"2.0","id":2,"method":"ping"}'
+    yield Evasion("batch", f"[{ping},{delete}]")
+    yield Evasion("notification", delete.replace('"id": 1, ', ""))
+    yield Evasion("nested arguments", _call("run", steps=[{"tool": "delete_file", "args": {}}]))
+    yield Evasion("JSON in a text", _call("run", request=json.dumps({"name": "delete_file"})))
+    yield Evasion("look-alike letters", _call("delete_fіle", path="/srv/a"))
+    yield Evasion("another case", _call("Delete_File", path="/srv/a"))
+    yield Evasion("other separators", _call("delete-file", path="/srv/a"))
+    yield Evasion("invisible letters", _call("delete\u200b_file", path="/srv/a"))
+    yield Evasion("duplicate keys", delete.replace('"name"', '"name": "read_file", "name"'))
+    yield Evasion("keys in another case", delete.replace('{"json', '{"METHOD": "ping", "json'))
+    yield Evasion("escaped keys", delete.replace('"name"', '"name": "read_x", "n\\u0061me"'))
+    yield Evasion("method in another case", delete.replace("tools/call", "Tools/Call"))
+    yield Evasion("big number as text", _call("pay", amount="1e9"))
+    yield Evasion("number beyond floats", _call("pay", amount=0).replace("0}", "1e400}"))
+    yield Evasion("key of an argument in another case", _call("pay", Amount=5000))
+    yield Evasion("redirected path", _call("read_file", path="/srv/../etc/passwd"))
+    yield Evasion("escaped path", _call("read_file", path="/srv/%252e%252e/etc/passwd"))
+    yield Evasion("user in a URL", _call("get", url="https://example.com@evil.test/"))
+    yield Evasion("second session", _call("mail"), {"mcp-session-id": "another"})
+    yield Evasion("resumed stream", delete, {"last-event-id": "7"}, method="GET")
+    yield Evasion("compressed", delete, {"content-encoding": "gzip"})
+    yield Evasion("other charset", delete, {"content-type": "application/json; charset=utf-7"})
+    yield Evasion("path that climbs", delete, path="/x/..%2fmcp")
+    yield Evasion("method in a header", delete, {"x-http-method-override": "PUT"}, method="PUT")
+
+
+def _serve(_: ReceivedRequest) -> Reply:
+    return as_json({"jsonrpc": "2.0", "id": 1, "result": {"content": []}})
+
+
+def _passed(gateway: GatewayProcess, upstream: Upstream) -> list[str]:
+    found = []
+    with httpx.Client(trust_env=False, timeout=30) as client:
+        for one in evasions():
+            upstream.seen.clear()
+            headers = {"authorization": f"Bearer {gateway.key}", **one.headers}
+            headers.setdefault("content-type", "application/json")
+            url = f"{gateway.url}/tools{one.path}"
+            client.request(one.method, url, content=one.body.encode(), headers=headers)
+            if upstream.seen:
+                found.append(one.name)
+    return found
+
+
+def _added(gateway: GatewayProcess, calls: int) -> float:
+    """Return the median of what a guarded call takes longer, in milliseconds."""
+    times: dict[str, list[float]] = {"tools": [], "free": []}
+    body = _call("read_file", path="/srv/a.txt", why="x" * 600).encode()
+    headers = {"authorization": f"Bearer {gateway.key}", "content-type": "application/json"}
+    with httpx.Client(trust_env=False, timeout=30) as client:
+        for _ in range(calls):
+            for route, taken in times.items():
+                began = time.perf_counter()
+                client.post(f"{gateway.url}/{route}/mcp", content=body, headers=headers)
+                taken.append(time.perf_counter() - began)
+    return 1000 * (statistics.median(times["tools"]) - statistics.median(times["free"]))
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    calls = 300 if parser.parse_args().quick else 3000
+    with tempfile.TemporaryDirectory() as folder, Upstream(_serve) as upstream:
+        home = Path(folder)
+        routes = [
+            {"name": name, "upstream": upstream.url, "kind": "tool"} for name in ("tools", "free")
+        ]
+        setup = GuardSetup(home / "approvals.sqlite", _RULES)
+        with GatewayProcess(home, settings={"routes": routes}, guard=setup) as gateway:
+            passed = _passed(gateway, upstream)
+            added = _added(gateway, calls)
+    for name in passed:
+        print(f"passed: {name}")
+    told = {
+        "evasions": sum(1 for _ in evasions()),
+        "evasions_passed": len(passed),
+        "added_ms_per_call": round(added, 3),
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -318,7 +318,7 @@ def measured(folder: Path, seed: int, count: int, rounds: int) -> dict[str, Any]
                 found["added_p50_ms_1k"] = added(client, 1_000, person, rounds)
                 found["added_p50_ms_32k"] = added(client, 32_000, person, rounds)
                 found["sse_gap_ratio"] = gap_ratio(client, person, max(6, rounds // 20))
-    return found | cost_when_off(folder, setup, max(3, rounds // 5))
+    return found | cost_when_off(folder, setup, max(4, rounds // 10))
 
 
 def main() -> None:

@@ -61,3 +61,32 @@ SELECT tenant_id, coalesce(tool, 'unknown') AS tool, count(*) AS calls,
        quantile_cont(latency_ms, 0.95) AS latency_ms_p95
 FROM tool_events GROUP BY ALL;
 COMMENT ON VIEW tool_failures IS 'Calls, failures and latency per tool';
+
+-- Decisions of rules of kind Action, each with what a person said where one was asked.
+CREATE OR REPLACE VIEW part.guarded AS
+WITH answered AS (
+    SELECT tenant_id, step_id, max(value) AS approved FROM part.signals_in_force
+    WHERE name = 'approval' AND step_id IS NOT NULL GROUP BY ALL
+)
+SELECT g.tenant_id, g.trajectory_id, g.step_id, substr(g.source, 8) AS rule, g.label AS decision,
+       g.value AS severity, CASE WHEN g.label = 'hold' THEN a.approved END AS approved
+FROM part.signals_in_force g
+LEFT JOIN answered a ON a.tenant_id = g.tenant_id AND a.step_id = g.step_id
+WHERE g.name = 'guard' AND starts_with(g.source, 'action:');
+
+CREATE OR REPLACE VIEW guardrail_effectiveness AS
+SELECT tenant_id, rule, count(*) AS decisions,
+       count(*) FILTER (decision = 'deny') AS denied, count(*) FILTER (decision = 'limit') AS limited,
+       count(*) FILTER (decision = 'hold') AS held, count(*) FILTER (approved >= 0.5) AS approved,
+       count(*) FILTER (decision = 'dry-run') AS watched,
+       count(*) FILTER (approved >= 0.5)
+           / nullif(count(*) FILTER (decision = 'hold'), 0)::DOUBLE AS approval_rate
+FROM part.guarded GROUP BY ALL;
+COMMENT ON VIEW guardrail_effectiveness IS 'What each rule on tool calls decided, and what people said of the calls that it held';
+
+CREATE OR REPLACE VIEW action_severity AS
+SELECT tenant_id, trajectory_id, count(*) AS decisions,
+       count(*) FILTER (decision IN ('deny', 'limit', 'hold')) AS stopped,
+       max(severity) AS worst, sum(severity) AS severity
+FROM part.guarded GROUP BY ALL;
+COMMENT ON VIEW action_severity IS 'How much harm the judged tool calls of a trajectory could do';

@@ -358,3 +358,30 @@ def test_what_two_ingesters_stored_at_a_time_and_what_was_decided_again_shows_on
     later = make.governed(first, decided_at=first.started_at + timedelta(days=1), decision="drop")
     lake.append_rows("governance", [later])
     assert rows(lake, decided) == [{"decision": "drop", "n": 1}, {"decision": "redact", "n": 1}]
+
+
+def test_rules_on_tool_calls_are_summed_up(lake: Lake) -> None:
+    steps = tuple(make.step("t1", at) for at in range(4))
+    told = [
+        *((steps[0], "guard", "deny", 1.0), (steps[1], "guard", "hold", 0.75)),
+        *((steps[1], "approval", "approved", 1.0), (steps[2], "guard", "hold", 0.75)),
+        *((steps[2], "approval", "denied", 0.0), (steps[3], "guard", "dry-run", 0.5)),
+    ]
+    signals = tuple(
+        make.signal(
+            "t1", value, signal_id=f"s{at}", target_kind="step", target_id=step.step_id,
+            step_id=step.step_id, name=name, label=label, source="action:payments",
+        )
+        for at, (step, name, label, value) in enumerate(told)
+    )  # fmt: skip
+    put(lake, GovernedBatch(steps=steps, signals=signals))
+    (rule,) = rows(lake, "SELECT * FROM guardrail_effectiveness")
+    assert rule == {
+        "tenant_id": "acme", "rule": "payments", "decisions": 4, "denied": 1,
+        "limited": 0, "held": 2, "approved": 1, "watched": 1, "approval_rate": 0.5,
+    }  # fmt: skip
+    (trajectory,) = rows(lake, "SELECT * FROM action_severity")
+    assert trajectory == {
+        "tenant_id": "acme", "trajectory_id": "t1", "decisions": 4, "stopped": 3, "worst": 1.0,
+        "severity": 3.0,
+    }  # fmt: skip

@@ -1,6 +1,7 @@
 """The deployment files name only settings, commands and ports that exist."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -41,3 +42,12 @@ def test_ports_are_those_of_the_defaults() -> None:
     for path in files():
         for port in re.findall(r"\b84\d\d\b|\b80\d\d\b", path.read_text(encoding="utf-8")):
             assert int(port) in known, path.name
+
+
+def test_the_images_hold_every_package_of_the_wheel() -> None:
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    lines = (DEPLOY / "Containerfile").read_text(encoding="utf-8").splitlines()
+    assert [
+        line for line in (f"COPY {name} {name}" for name in packages) if line not in lines
+    ] == []

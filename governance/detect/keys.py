@@ -105,6 +105,11 @@ def _user(value: str) -> bool:
     )
 
 
+def _account_of_somebody(value: str) -> bool:
+    """Whether this is one word made of somebody's name; several are the name itself."""
+    return " " not in value and named_after_somebody(value)
+
+
 def _numbered(value: str) -> bool:
     digits = sum(char.isdigit() for char in value)
     return digits >= 4 and len(value) <= 60 and " " not in value.strip()
@@ -199,7 +204,7 @@ _KEYS = (
     _key("CREDIT_CARD", r"card_?(?:number|no|num|digits)|cc_?(?:number|num|no)|pan|credit_?card", _account),
     _key("MAC_ADDRESS", r"(?:mac|ethernet|bluetooth|wifi|hardware)(?:_?addr(?:ess)?)?", _hardware),
     _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name|uid|logname|benutzer(?:name)?|utilisateur|usuario|utente|gebruiker(?:snaam)?", _user),
-    _key("USERNAME", r"assignee|reporter|owner|author|reviewer|approver|requester|initiator|principal|(?:created|updated|modified|opened|closed|merged|deployed|performed|changed|submitted|uploaded|edited|triggered)_?by", named_after_somebody),
+    _key("USERNAME", r"assignee|reporter|owner|author|reviewer|approver|requester|initiator|principal|(?:created|updated|modified|opened|closed|merged|deployed|performed|changed|submitted|uploaded|edited|triggered)_?by", _account_of_somebody),
     _key("USERNAME", r"actor", mentioned),
     _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
     _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),

@@ -29,6 +29,11 @@ _TOLD = frozenset(
         "cellular",
         "mobile",
         "tel",
+        "tlf",
+        "tfn",
+        "puh",
+        "mob",
+        "cel",
         "fax",
         "whatsapp",
         "sms",
@@ -154,7 +159,9 @@ _CALL_STEMS = (
     "lig", "telefon", "bel", "bereik", "ruf", "erreich", "meld", "dzwo", "kontakt", "vol", "soita", "\u0437\u0432\u043e\u043d", "h\u00edv", "suna",
 )  # fmt: skip
 """One of them is in each: a quick look at what stands before other digits."""
-REGIONS = ("US", "GB", "DE", "FR", "IL", "IN", "CA", "BR")
+REGIONS = (
+    "US", "GB", "DE", "FR", "IL", "IN", "CA", "BR", "AT", "CH", "BE", "NL", "SE", "FI", "RO", "TR", "AU", "NZ", "JP", "KR", "ZA",
+)  # fmt: skip
 _SCORE = 0.4
 _KINDS = (
     "fixed_line", "mobile", "toll_free", "premium_rate", "shared_cost", "personal_number", "voip",

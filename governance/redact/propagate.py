@@ -7,6 +7,7 @@ in each text (:meth:`KnownValues.find`). A name that is a word too counts only a
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ from governance.names.words import (
 from governance.redact.pseudonym import OwnMarks
 from governance.redact.report import RedactionError
 
-VERSION = "propagate-7"
+VERSION = "propagate-8"
 SCORE = 0.6
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
@@ -38,6 +39,13 @@ _MOST_SPELLINGS = 100_000
 """Those of some ten thousand names; their look-up takes some hundred megabytes."""
 _JOINTS = ("-", "_", ".", "", "%20", "+", ", ")
 """What the words of a name are joined by in addresses and file names; turned round by the last."""
+_IN_TWO_LETTERS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "æ": "ae", "ø": "oe", "å": "aa", "Ø": "Oe", "Å": "Aa"}
+)  # fmt: skip
+_IN_ONE_LETTER = str.maketrans(
+    {"ß": "ss", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "æ": "ae", "đ": "d", "Đ": "D", "ı": "i"}
+)
+"""Letters that Unicode does not take apart."""
 
 type Recurrence = tuple[str, int, int, str]
 """Entity, start and end of a known value in a text, and the value that it stands for."""
@@ -97,21 +105,22 @@ class KnownValues:
             return
         self._learned.add((entity, value, sure))
         if entity == "PERSON":
-            self._learn_name(value, sure=sure)
+            for written in dict.fromkeys((value, *_in_plain_letters(value))):
+                self._learn_name(written, value, sure=sure)
         elif len(value) >= _SHORTEST_VALUE and not value.isalpha():
             self._add(value, entity, value, as_written=entity != "EMAIL_ADDRESS")
         elif entity == "USERNAME" and sure and _is_no_word(value):
             self._add(value, entity, value, as_written=True)
 
-    def _learn_name(self, value: str, *, sure: bool) -> None:
-        """Remember a name in full, its spellings and handles, and its parts."""
-        words = [word for word in _WORD.findall(value) if len(word) >= _SHORTEST_PART]
+    def _learn_name(self, written: str, value: str, *, sure: bool) -> None:
+        """Remember a name in full as it may be written, its spellings and handles, and its parts."""
+        words = [word for word in _WORD.findall(written) if len(word) >= _SHORTEST_PART]
         if len(words) == 1 and not sure and not _is_listed(words[0]):
             return
-        if " " in value:
-            self._add(value, "PERSON", value)
-        elif value[:1].isupper() or _is_unspaced(value[:1]):
-            self._add(value, "PERSON", value, as_written=not sure or _is_a_word_too(value))
+        if " " in written:
+            self._add(written, "PERSON", value)
+        elif written[:1].isupper() or _is_unspaced(written[:1]):
+            self._add(written, "PERSON", value, as_written=not sure or _is_a_word_too(written))
         if len(words) > 1:
             for spelling in _spellings(words, self.joints):
                 self._add(spelling, "PERSON", value)
@@ -252,6 +261,15 @@ def outside_findings(
         if around != entity or end > behind:
             more.append(Finding(entity, start, end, SCORE, "propagation"))
     return stands_for, more
+
+
+def _in_plain_letters(name: str) -> Iterator[str]:
+    """Yield a name as it is written where its letters are not to be had: Zoelner and Zolner for Zölner."""
+    if name.isascii() or not all(char < "\u0250" for char in name):
+        return
+    for letters in (_IN_TWO_LETTERS, _IN_ONE_LETTER):
+        folded = unicodedata.normalize("NFKD", name.translate(letters))
+        yield "".join(char for char in folded if not unicodedata.combining(char))
 
 
 def _is_listed(word: str) -> bool:

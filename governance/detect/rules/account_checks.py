@@ -7,6 +7,7 @@ from governance.names.words import (
     common,
     family_names,
     first_names,
+    foreign,
     is_plain,
     last_names,
     parts_of_programs,
@@ -66,10 +67,14 @@ def _is_a_name(word: str) -> bool:
 
 
 def told_account(value: str) -> bool | None:
-    """The same where only a word like "user" stands before it: no capitals, no piece of a program."""
+    """The same where only a word like "user" stands before it: no capitals, no piece of a program.
+
+    What stands behind "Usuario:" in a chat is a sentence: no word that begins one, in any language.
+    """
     if not value[:1].islower() or not person_account(value):
         return False
-    return value.lower() not in common()
+    plain = value.lower()
+    return plain not in common() and (plain not in foreign() or plain.capitalize() in first_names())
 
 
 def mentioned(value: str) -> bool:

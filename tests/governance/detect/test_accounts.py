@@ -105,3 +105,22 @@ def test_an_account_that_was_found_goes_everywhere() -> None:
 )  # fmt: skip
 def test_decorators_packages_and_teams_stay(kept: str) -> None:
     assert text(kept) == kept
+
+
+def test_all_who_are_called_together_go() -> None:
+    after = text("cc @mgonzalez @quillb-w, @tarnow-k and @oxbelle.")
+    assert not any(account in after for account in ("mgonzalez", "quillb", "tarnow", "oxbelle"))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["Utilisateur : quelle différence entre les deux ?", "Usuario: el pedido no llega", "Benutzer: kann ich das ändern?"],
+)  # fmt: skip
+def test_a_sentence_behind_a_role_is_no_account(kept: str) -> None:
+    assert text(kept) == kept
+
+
+def test_several_words_under_a_key_of_accounts_are_a_name() -> None:
+    after = text('{"author": "Marisol Etcheverry"}\nask marisol')
+    assert "PERSON" in after
+    assert "marisol" not in after.lower()

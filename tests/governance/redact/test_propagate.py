@@ -93,6 +93,14 @@ def test_parts_that_are_words_need_their_capital() -> None:
     ]
 
 
+def test_names_are_found_in_plain_letters() -> None:
+    memory = known(("PERSON", "Jürgen Zölßner"), ("PERSON", "Małgorzata Brøndum"))
+    for text in ("Zoelssner", "Zolssner", "juergen.zoelssner", "Jurgen", "jzoelssner"):
+        assert hits(memory, f"x {text} y") == [(text, "Jürgen Zölßner")]
+    for text in ("Malgorzata", "Broendum", "malgorzata_brondum", "M. Brondum"):
+        assert hits(memory, f"x {text} y") == [(text, "Małgorzata Brøndum")]
+
+
 def test_names_without_capitals_or_spaces() -> None:
     memory = known(("PERSON", "\u738b\u5c0f\u660e"))
     assert hits(memory, "\u8bf7\u95ee\u738b\u5c0f\u660e\u5728\u5417") == [

@@ -48,7 +48,6 @@ def found(value: str, *keys: str) -> dict[str, str]:
         ("STREET_ADDRESS", "Váci utca 12", "lakcím: {}, Budapest"),
         ("STREET_ADDRESS", "Kossuth Lajos tér 3", "{}, Szeged"),
         ("STREET_ADDRESS", "C/ Mayor 5", "vive en {}, Madrid"),
-        ("NATIONAL_ID", "9610264009082", "ID {}"),
         ("DATE_OF_BIRTH", "12/03/1980", "DOB: {}"),
         ("DATE_OF_BIRTH", "14/03/1971", "Nato a San Benedetto il {}"),
         ("DATE_OF_BIRTH", "07.12.1959", "geboren in Kassel am {}"),

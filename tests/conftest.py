@@ -13,6 +13,8 @@ from hypothesis.internal.constants_ast import Constants
 
 # A program that was started to outlive its terminal ignores SIGHUP, and so do all that it starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# One that was started in the background of a script ignores SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Shared machines are slow at times; how long an example takes is not what these tests are about.

@@ -28,7 +28,7 @@ from lakehouse.erasure.erase import erase_subject
 from proxy.artifacts.bodies import BODIES, ChatBody, MessagesBody, ModelBody
 from proxy.artifacts.shelf import RouteArtifacts, Shelf
 from proxy.config import Route
-from proxy.counters import Counters
+from proxy.telemetry.counters import Counters
 from tests.train.lakes import Session, lake_of
 from train.registry.artifacts import ArtifactRegistry
 from trajectory.artifact import Artifact

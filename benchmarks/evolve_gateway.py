@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.evolve_traffic import TASKS, TENANTS, ShopSession, Traffic
 from lakehouse.lake import Lake
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from proxy.spool import SpoolReader
 from tests.headrace.spool_governor import govern
 from tests.proxy.gateway_process import SPOOL_KEY, GatewayProcess

@@ -78,8 +78,8 @@ def start_headrace(
     **settings: Any,
 ) -> Variant:
     """Start a gateway of ours; with ``tls`` the intercepting proxy, with another script that."""
+    from proxy.clients.keys import KeyRegistry
     from proxy.config import GatewayConfig
-    from proxy.keys import KeyRegistry
 
     home.mkdir()
     key = KeyRegistry.load(home / "keys.json").create(tenant_id="bench", app_id="bench")

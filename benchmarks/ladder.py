@@ -32,7 +32,7 @@ from evolve.detectors import Counted
 from evolve.policy import Ladder, TrafficSlice
 from evolve.trial import ArmComparison, Arms, judge, look, margin_of
 from headrace.processes.supervisor import headrace_command
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from tests.support.ports import free_port
 from train.registry.versions import ModelRegistry
 

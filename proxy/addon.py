@@ -21,9 +21,9 @@ from proxy.mitm.wire import (
     mark_way,
     shape_of_errors,
 )
+from proxy.recording.websocket import WebSocketCapture
 from proxy.refusals import PROXY_REFUSAL, Refusals
 from proxy.responses import LocalReply, Reason, answer
-from proxy.websocket import WebSocketCapture
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 _CALLER = "headrace_caller"

@@ -7,24 +7,21 @@ from typing import Literal, NamedTuple
 from mitmproxy import connection, http
 from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
 
-from proxy.callers import Callers
+from proxy.clients.callers import Callers
+from proxy.clients.credentials import Fingerprints, RawFields, holds_client_key, presented_key
+from proxy.clients.keys import KeyLimits, KeyRegistry
+from proxy.clients.limits import Budgets, session_of
+from proxy.clients.session_keys import ClientSession, SessionKeys
 from proxy.config import GatewayConfig
-from proxy.counters import Counters
-from proxy.credentials import Fingerprints, RawFields, holds_client_key, presented_key
 from proxy.heads import WISHES, HeadTemplate, capture_wish, host_of, names, place_of, with_values
-from proxy.keys import KeyLimits, KeyRegistry
-from proxy.limits import Budgets, session_of
-from proxy.model_versions import ServedModel, Version, can_name
-from proxy.paths import climbs
-from proxy.pins import trajectory_name
 from proxy.responses import Reason
-from proxy.route import Level, PreparedRoute
-from proxy.router import Router
-from proxy.session_keys import ClientSession, SessionKeys
-from proxy.spool.states import SpoolState
-from proxy.spool.writer import SpoolWriter
-from proxy.target import Target
-from proxy.upstream_request import (
+from proxy.routes.model_versions import ServedModel, Version, can_name
+from proxy.routes.paths import climbs
+from proxy.routes.pins import trajectory_name
+from proxy.routes.route import Level, PreparedRoute
+from proxy.routes.router import Router
+from proxy.routes.target import Target
+from proxy.routes.upstream_request import (
     RewrittenHeaders,
     UpstreamRequest,
     at_its_host,
@@ -32,6 +29,9 @@ from proxy.upstream_request import (
     take_session,
     without_client_keys,
 )
+from proxy.spool.states import SpoolState
+from proxy.spool.writer import SpoolWriter
+from proxy.telemetry.counters import Counters
 from trajectory.dialects.errors import Shape, shape_of
 from trajectory.exchange import ClientIdentity, has_folder
 

@@ -9,7 +9,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from proxy.counters import Counters
+from proxy.telemetry.counters import Counters
 from trajectory.errors import ConfigurationError
 from trajectory.files import read_file
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 
 from proxy.admission import AdmissionControl, AdmittedRequest, RequestRefusal
 from proxy.artifacts.bodies import ModelBody
-from proxy.capture import Capture, new_exchange_id
-from proxy.capture_factory import CaptureFactory
-from proxy.counters import Counters
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
+from proxy.clients.limits import Budgets, session_of
+from proxy.clients.usage import UsageMeter, costs, is_estimable
 from proxy.guard.answers import StreamedAnswer, comment, denial, progress, takes_events
 from proxy.guard.calls import ReadRequest, UnreadableCallError
 from proxy.guard.route import CallDecision, CallGuard, Waiting
@@ -25,14 +24,9 @@ from proxy.inline.bodies import BodyRestorer, is_encoded, restored_stream, resto
 from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.requests import WireRequest
 from proxy.inline.route import PseudonymisedCall, RouteInline, UnpseudonymisedError
-from proxy.limits import Budgets, session_of
-from proxy.model_versions import with_model
-from proxy.responses import LocalReply, Reason, answer
-from proxy.route import Level
-from proxy.shadow import ShadowedCall, Shadows
-from proxy.spool import RecordKind, SpoolUnavailableError, records
-from proxy.telemetry import SpanExporter
-from proxy.tokens import (
+from proxy.recording.capture import Capture, new_exchange_id
+from proxy.recording.capture_factory import CaptureFactory
+from proxy.recording.tokens import (
     AddedFields,
     StreamStripper,
     TokenCheck,
@@ -41,9 +35,15 @@ from proxy.tokens import (
     stripping_stream,
     token_dialect,
 )
-from proxy.upstream_request import END_USER, RewrittenHeaders, rewrite_trailers
-from proxy.usage import UsageMeter, costs, is_estimable
-from proxy.websocket import WebSocketCapture
+from proxy.recording.websocket import WebSocketCapture
+from proxy.responses import LocalReply, Reason, answer
+from proxy.routes.model_versions import with_model
+from proxy.routes.route import Level
+from proxy.routes.shadow import ShadowedCall, Shadows
+from proxy.routes.upstream_request import END_USER, RewrittenHeaders, rewrite_trailers
+from proxy.spool import RecordKind, SpoolUnavailableError, records
+from proxy.telemetry.counters import Counters
+from proxy.telemetry.spans import SpanExporter
 from trajectory.exchange import ExchangeOutcome
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Sequence
 from typing import Literal
 
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 
 MOST_HEAD_BYTES = 64 * 1024
 """Bytes that a request's head may have, or a response's."""

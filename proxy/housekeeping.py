@@ -9,15 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from proxy.certificate import OwnCertificate
+from proxy.clients.shared_counters import SharedCounters
 from proxy.config import GatewayConfig
-from proxy.counters import Counters
-from proxy.probe import probe
-from proxy.router import Router
-from proxy.shared_counters import SharedCounters
+from proxy.recording.tokens import TOKEN_PATHS
+from proxy.routes.probe import probe
+from proxy.routes.router import Router
 from proxy.spool import SpoolWriter
 from proxy.spool.expiry import expire
 from proxy.spool.keys import KeyRing
-from proxy.tokens import TOKEN_PATHS
+from proxy.telemetry.counters import Counters
 from trajectory.clock import RoundClock
 from trajectory.errors import ConfigurationError
 from trajectory.files import read_file

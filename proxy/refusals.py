@@ -3,14 +3,14 @@
 import time
 
 from proxy.admission import AdmittedRequest, Mode, RequestRefusal
-from proxy.capture_factory import CaptureFactory
-from proxy.counters import Counters
-from proxy.credentials import CREDENTIAL_HEADERS, RawFields, holds_client_key
-from proxy.keys import UNKNOWN_CLIENT
+from proxy.clients.credentials import CREDENTIAL_HEADERS, RawFields, holds_client_key
+from proxy.clients.keys import UNKNOWN_CLIENT
+from proxy.recording.capture_factory import CaptureFactory
 from proxy.responses import LocalReply, Reason, answer
-from proxy.route import Level
-from proxy.router import Router
-from proxy.upstream_request import RewrittenHeaders, take_session
+from proxy.routes.route import Level
+from proxy.routes.router import Router
+from proxy.routes.upstream_request import RewrittenHeaders, take_session
+from proxy.telemetry.counters import Counters
 from trajectory.exchange import ExchangeOutcome
 
 _KEPT_PER_SECOND = 50

@@ -7,39 +7,39 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING
 
 from proxy.addon import GatewayAddon
-from proxy.admin import Admin, can_record, spool_gauges
 from proxy.admission import AdmissionControl
 from proxy.api.artifacts import FetchedArtifacts
 from proxy.api.endpoints import Endpoints
 from proxy.api.sessions import SessionCalls
 from proxy.api.webhooks import Webhooks
-from proxy.capture_factory import CaptureFactory
 from proxy.certificate import OwnCertificate
+from proxy.clients.credentials import Fingerprints
+from proxy.clients.keys import KeyRegistry
+from proxy.clients.limits import Budgets
+from proxy.clients.session_keys import SessionKeys
+from proxy.clients.shared_counters import SharedCounters
 from proxy.config import GatewayConfig
-from proxy.counters import Counters
-from proxy.credentials import Fingerprints
 from proxy.exchange import Services
 from proxy.guard.route import CallGuard, GuardTerms
 from proxy.housekeeping import Housekeeping
 from proxy.inline.route import InlineTerms
-from proxy.keys import KeyRegistry
-from proxy.limits import Budgets
 from proxy.mitm import fastpath, logs, wire
 from proxy.mitm.authority import ensure_authority
 from proxy.mitm.connections import AdmissionTimeout, ConnectTimes
 from proxy.mitm.interception import Interception, Tunnels
 from proxy.mitm.listeners import Listeners
 from proxy.mitm.master import Addresses, EmbeddedMaster
-from proxy.recorder import Recorder
+from proxy.recording.capture_factory import CaptureFactory
+from proxy.recording.recorder import Recorder
+from proxy.recording.spool_factory import open_spool
 from proxy.refusals import Refusals
-from proxy.router import Reachability, Router
-from proxy.session_keys import SessionKeys
-from proxy.shadow import Shadows
-from proxy.shared_counters import SharedCounters
+from proxy.routes.router import Reachability, Router
+from proxy.routes.shadow import Shadows
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
-from proxy.spool_factory import open_spool
-from proxy.telemetry import SpanExporter
+from proxy.telemetry.admin import Admin, can_record, spool_gauges
+from proxy.telemetry.counters import Counters
+from proxy.telemetry.spans import SpanExporter
 from trajectory.prices import load_prices
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ REGISTRIES = {
 SMALL = 350
 """Lines that one module may have after a merge."""
 ALONE: dict[str, str] = {
-    "proxy.metrics": "what is measured; proxy.admin is where it is asked",
+    "proxy.telemetry.metrics": "what is measured; proxy.telemetry.admin is where it is asked",
     "proxy.api.traces": "one endpoint",
     "proxy.api.signatures": "the schemes of vendors, tested alone against their own examples",
     "governance.detect.rules.hooks": "checks that rules in YAML name",
@@ -56,7 +56,7 @@ BEHAVIOURS = {
     "lakehouse/sql_server": "test_flight_sql_messages",
     "practice": "test_live",
     "proxy": "test_fault_matrix test_faults test_forward test_garbage test_hostile test_http2 "
-    "test_identity test_mcp test_memory test_refusing_disk test_routes test_sending test_token_dialects test_transparent test_workers",
+    "test_identity test_mcp test_memory test_refusing_disk test_sending test_token_dialects test_transparent test_workers",
     "proxy/inline": "test_declassification",
     "proxy/mitm": "test_answers test_strangers test_tunnels",
     "train": "test_accelerator test_chat_templates test_floors test_gate_errors test_loading "

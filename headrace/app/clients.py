@@ -5,8 +5,8 @@ from pathlib import Path
 
 from headrace.app.home import Home
 from headrace.app.installation import Address, addresses, base_url
+from proxy.clients.keys import PURPOSES, KeyRegistry
 from proxy.config import GatewayConfig, Upstream
-from proxy.keys import PURPOSES, KeyRegistry
 from proxy.mitm.authority import TRUST_STORE_PASSWORD
 from trajectory.files import replace_file
 

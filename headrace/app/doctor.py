@@ -250,7 +250,7 @@ def _credentials(settings: Settings, home: Home) -> Iterator[CheckResult]:
 
 
 def _client_keys(_settings: Settings, home: Home) -> Iterator[CheckResult]:
-    from proxy.keys import ALL_TENANTS, KeyRegistry
+    from proxy.clients.keys import ALL_TENANTS, KeyRegistry
     from trajectory.exchange import has_folder
 
     for key in KeyRegistry.load(home.client_keys).list():
@@ -302,7 +302,7 @@ def _prices(settings: Settings, _home: Home) -> Iterator[CheckResult]:
 
 
 def _webhooks(settings: Settings, home: Home) -> Iterator[CheckResult]:
-    from proxy.keys import KeyRegistry
+    from proxy.clients.keys import KeyRegistry
 
     keys = KeyRegistry.load(gateway_config(settings, home).keys)
     for webhook in settings.gateway.webhooks:

@@ -9,8 +9,8 @@ from headrace.app.home import Home
 from headrace.app.master_key import Secrets, serving_key
 from headrace.app.settings import Settings
 from proxy.certificate import certified_names, read_certificate
+from proxy.clients.keys import KEY_PREFIX
 from proxy.config import CredentialSource, GatewayConfig, Route, Upstream
-from proxy.keys import KEY_PREFIX
 from proxy.spool import SpoolReader
 from trajectory.canonical import JsonObject
 from trajectory.dialects.http_tools import HttpTools

@@ -8,7 +8,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_rows
 from headrace.cli.common import JsonOption, user_name
-from proxy.keys import PURPOSES
+from proxy.clients.keys import PURPOSES
 
 app = typer.Typer(
     help="The consent registry. A withdrawal acts on stored rows at once.", no_args_is_help=True

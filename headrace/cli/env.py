@@ -12,8 +12,8 @@ from headrace.app.gateway_client import as_it_runs, knows_key
 from headrace.app.installation import DefaultRoute, gateway_config, missing_default_routes
 from headrace.app.output import note, print_json
 from headrace.cli.common import JsonOption
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError
 
 

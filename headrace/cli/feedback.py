@@ -13,8 +13,8 @@ from headrace.app.installation import base_url, gateway_config
 from headrace.app.output import note, print_fields
 from headrace.cli.common import JsonOption
 from proxy.api.feedback import MAX_ITEMS
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.files import lines_of
 

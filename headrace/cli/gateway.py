@@ -94,7 +94,7 @@ def probe(
     --inline routes of Redaction.inline are asked to say values again: exit code 1 if one went out
     as it is, or did not come back.
     """
-    from proxy.probe import probe as ask_upstream
+    from proxy.routes.probe import probe as ask_upstream
 
     config = _config(context)
     if inline:
@@ -133,7 +133,7 @@ def _probe_inline(
     from governance.policy import load_bundle
     from headrace.app.inline import InlineSetup
     from proxy.inline.probe import probe_inline
-    from proxy.probe import probe as ask_upstream
+    from proxy.routes.probe import probe as ask_upstream
 
     running = AppContext.of(context)
     setup = InlineSetup.of(load_bundle(Path(running.settings.policy.bundle)), running.secrets)

@@ -9,7 +9,7 @@ from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.app.output import jsonable, print_fields, print_rows
 from headrace.cli.common import JsonOption, YesOption, confirm, user_name
-from proxy.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry
+from proxy.clients.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL server.", no_args_is_help=True)
 

@@ -148,7 +148,7 @@ def dry_run(
     from governance.trial.dry_run import DryRun
     from headrace.app.installation import gateway_config
     from headrace.services.dry_run import gather
-    from proxy.keys import KeyRegistry
+    from proxy.clients.keys import KeyRegistry
 
     running = AppContext.of(context)
     since, until = days_until(day, days)

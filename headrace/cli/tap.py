@@ -13,14 +13,14 @@ from headrace.app.clients import local_client_key
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.app.output import note
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.counters import Counters
-from proxy.keys import KeyRegistry
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
+from proxy.recording.spool_factory import open_spool
 from proxy.spool import SpoolWriter
-from proxy.spool_factory import open_spool
 from proxy.tap import MessageRecorder, run_tapped
 from proxy.tap.messages import Server
+from proxy.telemetry.counters import Counters
 from trajectory.errors import ConfigurationError, HeadraceError
 from trajectory.exchange import ExchangeOutcome
 

@@ -107,8 +107,8 @@ def import_files(
     from headrace.app.clients import local_client_key
     from headrace.app.installation import gateway_config
     from headrace.services.imports import find_format, import_documents
-    from proxy.keys import KeyRegistry
-    from proxy.spool_factory import open_spool
+    from proxy.clients.keys import KeyRegistry
+    from proxy.recording.spool_factory import open_spool
     from trajectory.errors import ConfigurationError
 
     running, form = AppContext.of(context), find_format(document_format)

@@ -17,8 +17,8 @@ from headrace.app.output import note
 from headrace.cli.common import note_mistyped_variables
 from headrace.cli.console import sign_in_link
 from headrace.processes.supervisor import Program, Supervisor
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.keys import KeyRegistry
 from trajectory.errors import ConfigurationError
 
 _NIGHT_SECONDS = 60.0

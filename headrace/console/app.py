@@ -25,7 +25,7 @@ from headrace.console.page import Console, Page, PageRequest
 from headrace.console.pages import PAGES
 from headrace.console.users import User
 from lakehouse.sandbox.deadline import QueryTimeoutError
-from proxy.keys import ALL_TENANTS
+from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError, WorkError
 from trajectory.http_server import BodyTooLongError, read_body
 

@@ -18,7 +18,7 @@ from headrace.console.sessions import SessionStore
 from headrace.console.users import TrustedProxies, User
 from lakehouse.sandbox.parameters import from_json, to_json
 from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlService
-from proxy.keys import ALL_TENANTS
+from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError
 
 PAGE_ROWS = 50

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from headrace.app.settings import ConsoleSettings
-from proxy.keys import ALL_TENANTS
+from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError
 
 VIEWER, REVIEWER, OPERATOR = "viewer", "reviewer", "operator"

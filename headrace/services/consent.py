@@ -12,7 +12,7 @@ from governance.consent import EVERY_SUBJECT
 from governance.redact.pseudonym import subject_ids
 from headrace.app.context import AppContext
 from headrace.app.master_key import Secrets
-from proxy.keys import PURPOSES
+from proxy.clients.keys import PURPOSES
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 

@@ -8,7 +8,7 @@ from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.govern.quarantine_store import QuarantineStore, quarantine_of, write_again
 from headrace.services.holds import holds_exchange, holds_in
-from proxy.spool_factory import open_spool
+from proxy.recording.spool_factory import open_spool
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 

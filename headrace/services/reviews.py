@@ -12,7 +12,7 @@ from typing import Any
 from headrace.app.context import AppContext
 from headrace.app.gateway_client import knows_key, post_feedback
 from headrace.app.installation import gateway_config
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.files import replace_file
 

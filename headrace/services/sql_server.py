@@ -17,7 +17,7 @@ from headrace.app.settings import Settings, SqlServerSettings
 from headrace.app.version import headrace_version
 from lakehouse.sandbox.request import Limits
 from lakehouse.sql_server.service import Reader, SqlLimits, SqlService
-from proxy.keys import ALL_TENANTS, KeyRegistry
+from proxy.clients.keys import ALL_TENANTS, KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 
 if TYPE_CHECKING:

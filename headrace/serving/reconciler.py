@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from headrace.app.master_key import serving_key
 from headrace.serving.hosts import ExternalServers, Host, TransformersHost, VllmServers, has_vllm
-from proxy.pins import FILE_NAME, pinned_labels
+from proxy.routes.pins import FILE_NAME, pinned_labels
 from train.registry.pointer import TRIALS, read_history, read_pointer, rolled_back
 from train.runs.offline import quiet_libraries
 from trajectory.canonical import canonical_json

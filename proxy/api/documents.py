@@ -5,8 +5,8 @@ It stands in a single frame of the spool: it is there whole or not at all.
 
 from datetime import UTC, datetime
 
-from proxy.capture import new_exchange_id
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
+from proxy.recording.capture import new_exchange_id
 from proxy.spool.exchanges import exchange_records
 from proxy.spool.frames import MAX_RECORD_BYTES
 from proxy.spool.records import bundle

@@ -8,15 +8,15 @@ from proxy.api.feedback import FeedbackError, FeedbackItem, read_feedback_items
 from proxy.api.sessions import SessionCalls
 from proxy.api.traces import Traces
 from proxy.api.webhooks import Webhooks
-from proxy.capture import new_exchange_id
+from proxy.clients.credentials import Fingerprints, RawFields, presented_key
+from proxy.clients.keys import KeyRegistry
 from proxy.config import ENDPOINT_PREFIX
-from proxy.counters import Counters
-from proxy.credentials import Fingerprints, RawFields, presented_key
 from proxy.heads import content_length, names, value_of
-from proxy.keys import KeyRegistry
-from proxy.recorder import Recorder
+from proxy.recording.capture import new_exchange_id
+from proxy.recording.recorder import Recorder
 from proxy.responses import LocalReply, Reason, answer, json_reply
 from proxy.spool import RecordKind, SpoolUnavailableError, records
+from proxy.telemetry.counters import Counters
 from trajectory.canonical import JsonValue
 from trajectory.dialects.content_encoding import decode_body
 from trajectory.dialects.errors import Shape

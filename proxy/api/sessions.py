@@ -9,14 +9,14 @@ import math
 from typing import NamedTuple
 
 from proxy.api.feedback import FeedbackItem
-from proxy.capture import new_exchange_id
-from proxy.credentials import RawFields, presented_key
-from proxy.keys import KeyRegistry
+from proxy.clients.credentials import RawFields, presented_key
+from proxy.clients.keys import KeyRegistry
+from proxy.clients.session_keys import MOST_TASK_BYTES, ClientSession, SessionKeys, may_be_task
+from proxy.recording.capture import new_exchange_id
 from proxy.request_json import parsed
 from proxy.responses import LocalReply, json_reply
-from proxy.router import Router
-from proxy.session_keys import MOST_TASK_BYTES, ClientSession, SessionKeys, may_be_task
-from proxy.upstream_request import take_session
+from proxy.routes.router import Router
+from proxy.routes.upstream_request import take_session
 from trajectory.canonical import JsonObject
 from trajectory.exchange import ClientIdentity
 

@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode
 from datetime import datetime
 from hashlib import sha256
 
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 from proxy.heads import value_of
 
 WINDOW_SECONDS = 300.0

@@ -3,12 +3,12 @@
 import json
 
 from proxy.api.documents import MAX_DOCUMENT_BYTES, document_record
-from proxy.counters import Counters
-from proxy.credentials import Fingerprints, RawFields
+from proxy.clients.credentials import Fingerprints, RawFields
 from proxy.heads import value_of
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
 from proxy.responses import LocalReply, Reason, status_of
 from proxy.spool import SpoolUnavailableError
+from proxy.telemetry.counters import Counters
 from trajectory.exchange import ClientIdentity
 from trajectory.telemetry.calls import MODE, TRACES_PATH
 from trajectory.telemetry.spans import JSON, PROTOBUF

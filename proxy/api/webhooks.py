@@ -12,13 +12,13 @@ from jmespath.exceptions import JMESPathError
 
 from proxy.api.feedback import FeedbackError, FeedbackItem, read_feedback_items
 from proxy.api.signatures import is_signed
+from proxy.clients.credentials import RawFields
+from proxy.clients.keys import KeyRegistry
 from proxy.config import ENDPOINT_PREFIX
 from proxy.config.webhooks import Webhook, WebhookRule
-from proxy.counters import Counters
-from proxy.credentials import RawFields
-from proxy.keys import KeyRegistry
 from proxy.request_json import parsed
 from proxy.responses import LocalReply, json_reply
+from proxy.telemetry.counters import Counters
 from trajectory.canonical import JsonObject, JsonValue, content_hash
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ClientIdentity

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from proxy.artifacts.blocks import MalformedArtifactError, NoRoomError, PreparedArtifact
 from proxy.artifacts.bodies import BODIES, Conversations, ModelBody
+from proxy.clients.credentials import RawFields
 from proxy.config import Route
-from proxy.counters import Counters
-from proxy.credentials import RawFields
-from proxy.model_versions import lot
+from proxy.recording.tokens import plain_json
 from proxy.request_json import check_values
-from proxy.tokens import plain_json
+from proxy.routes.model_versions import lot
+from proxy.telemetry.counters import Counters
 from trajectory.artifact import ARM, ArtifactSpec
 from trajectory.files import read_file
 

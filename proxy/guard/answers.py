@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 from proxy.guard.calls import ReadRequest
 from proxy.heads import value_of
 from proxy.responses import LocalReply, json_reply

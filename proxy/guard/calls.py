@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 from proxy.guard.rules import RequestedCall, is_sound_name
 from proxy.guard.strict_json import AmbiguousJsonError, folded, parse_strictly
 from proxy.heads import value_of
-from proxy.paths import climbs
+from proxy.routes.paths import climbs
 from trajectory.assembly.effects import SideEffect, effect_of_method
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.operations import Operation

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from proxy.guard.json_path import FoundValue, JsonPath
 from proxy.guard.strict_json import ExactNumber, folded
-from proxy.paths import climbs
+from proxy.routes.paths import climbs
 from trajectory.canonical import JsonValue
 
 _EXACT = 2**53

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.counters import Counters
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
+from proxy.clients.shared_counters import SharedCounters
 from proxy.guard.approvals import Approval, Approvals
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
 from proxy.guard.rules import (
@@ -17,7 +17,7 @@ from proxy.guard.rules import (
     RequestedCall,
     Ruling,
 )
-from proxy.shared_counters import SharedCounters
+from proxy.telemetry.counters import Counters
 from trajectory.canonical import JsonObject
 from trajectory.dialects.operations import Operation
 from trajectory.exchange import ClientIdentity

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 from proxy.inline.openai import is_client_call, tool_of
 from proxy.inline.requests import WireRequest
 from proxy.inline.restorer import MOST_NAMED, IssuedSurrogates, TextRestorer

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 
 _SECRET = rb".*(?:key|token|auth|authorization|secret|cookie|credential|signature|sig)s?(?:-.*)?"
 _HEADERS = re.compile(

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from proxy.config import Route, UpstreamChoice
-from proxy.counters import Counters
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.bodies import restorer_of
 from proxy.inline.dialects import MessagesRequest
 from proxy.inline.openai import ChatRequest
 from proxy.inline.requests import WireRequest
 from proxy.inline.route import InlineTerms, PseudonymisedCall, RouteInline
+from proxy.telemetry.counters import Counters
 
 _SECONDS = 60.0
 VALUES = ("bo.madeup@madeup.example", "+1 212 555 0147", "4111 1111 1111 1111", "192.0.2.77")

@@ -10,8 +10,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Protocol
 
-from proxy.counters import Counters
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 from proxy.heads import value_of
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.dialects import REQUESTS
@@ -26,6 +25,7 @@ from proxy.inline.requests import (
 )
 from proxy.inline.restorer import IssuedSurrogates
 from proxy.responses import Reason
+from proxy.telemetry.counters import Counters
 from trajectory.surrogate import PseudonymisedText, scope_key
 
 _HEAD, _BODY = '{"head":', ',"body":'

@@ -8,7 +8,7 @@ from mitmproxy import connection, http, tls
 from mitmproxy.proxy import server_hooks
 from mitmproxy.proxy.mode_specs import TransparentMode
 
-from proxy.router import Reachability, Router
+from proxy.routes.router import Reachability, Router
 
 
 class ConnectTimes:

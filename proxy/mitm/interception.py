@@ -8,9 +8,9 @@ from mitmproxy.proxy import layer, layers
 from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.mode_specs import RegularMode, ReverseMode, TransparentMode
 
-from proxy.counters import Counters
 from proxy.mitm.authority import Authority
-from proxy.router import Router
+from proxy.routes.router import Router
+from proxy.telemetry.counters import Counters
 from trajectory.errors import ConfigurationError
 
 type Address = tuple[str, int]

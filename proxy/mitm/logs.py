@@ -2,7 +2,7 @@
 
 import logging
 
-from proxy.counters import Counters
+from proxy.telemetry.counters import Counters
 
 _log = logging.getLogger("proxy.mitmproxy")
 _KEPT = 100

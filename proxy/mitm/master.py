@@ -17,7 +17,7 @@ from proxy.config import GatewayConfig
 from proxy.mitm import fastpath
 from proxy.mitm import interception as destinations
 from proxy.mitm.listeners import Address, Listeners
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
 from trajectory.errors import ConfigurationError
 
 

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from proxy.admission import RequestRefusal
 from proxy.api.endpoints import Endpoints
-from proxy.capture import Capture
 from proxy.exchange import InFlight, Services
 from proxy.guard.answers import STREAM_FIELDS, as_events
 from proxy.plain import messages
@@ -21,6 +20,7 @@ from proxy.plain.messages import (
 )
 from proxy.plain.relay import Receiver, RelayGround, ResponseRelay
 from proxy.plain.upstreams import UpstreamConnection, UpstreamPool
+from proxy.recording.capture import Capture
 from proxy.refusals import Refusals
 from proxy.responses import LocalReply, Reason, answer
 from trajectory.dialects.errors import Shape

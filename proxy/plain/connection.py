@@ -16,7 +16,7 @@ from proxy.plain.call import CallGround, ClientCall
 from proxy.plain.known_head import KnownHead
 from proxy.plain.messages import HeadTooLongError, MalformedMessageError, RequestHead
 from proxy.plain.upstreams import set_limits
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
 from proxy.responses import Reason, answer
 from trajectory.dialects.errors import Shape
 

@@ -11,7 +11,7 @@ from proxy.certificate import tls_arguments
 from proxy.exchange import Services
 from proxy.plain.connection import ClientConnection
 from proxy.plain.upstreams import UpstreamPool
-from proxy.recorder import Recorder
+from proxy.recording.recorder import Recorder
 from proxy.refusals import Refusals
 
 _BACKLOG = 2048

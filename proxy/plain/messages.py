@@ -12,10 +12,10 @@ from typing import Any
 
 import httptools
 
-from proxy.credentials import KEY_HEADERS, RawFields
+from proxy.clients.credentials import KEY_HEADERS, RawFields
 from proxy.heads import HOP_BY_HOP, MOST_HEAD_BYTES, with_values
 from proxy.responses import LocalReply
-from proxy.upstream_request import OWN_HEADERS
+from proxy.routes.upstream_request import OWN_HEADERS
 
 MOST_LINE_BYTES = 64 * 1024
 """Of what stands between two pieces of a chunked body: sizes, extensions, trailers."""

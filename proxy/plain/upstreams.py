@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import certifi
 
-from proxy.name_lookups import opened_socket
-from proxy.router import Reachability, Router
+from proxy.routes.name_lookups import opened_socket
+from proxy.routes.router import Reachability, Router
 
 type Origin = tuple[bytes, str, int]
 """Scheme, host and port."""

@@ -10,10 +10,10 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
-from proxy.capture import Capture
-from proxy.keys import KeyRegistry
-from proxy.recorder import Recorder
-from proxy.route import JOURNAL, Level
+from proxy.clients.keys import KeyRegistry
+from proxy.recording.capture import Capture
+from proxy.recording.recorder import Recorder
+from proxy.routes.route import JOURNAL, Level
 from proxy.spool import records
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from proxy.counters import Counters
 from proxy.tap.messages import LineCutter
+from proxy.telemetry.counters import Counters
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ExchangeOutcome
 

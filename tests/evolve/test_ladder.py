@@ -16,9 +16,9 @@ from evolve.detectors import Counted
 from evolve.ladder import ExamResult, TrialRunner, TrialState
 from evolve.plan import decide
 from evolve.policy import Exam, Ladder, Rung, TrafficSlice
-from proxy.counters import Counters
 from proxy.housekeeping import trial_figures
-from proxy.metrics import prometheus
+from proxy.telemetry.counters import Counters
+from proxy.telemetry.metrics import prometheus
 from tests.evolve.trials import LADDER, Shop
 from tests.evolve.worlds import AS_OF, FixedLookup, evidence, policy
 from tests.train.registry.test_artifacts import document

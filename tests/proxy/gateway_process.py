@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from trajectory.exchange import Exchange, Feedback
 

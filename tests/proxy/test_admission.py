@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, plain, stream
 from trajectory.dialects.websocket import read_messages

@@ -15,7 +15,7 @@ import pytest
 
 from examples.practice.certificate import Certificate, make_certificate
 from proxy.certificate import OwnCertificate
-from proxy.counters import Counters
+from proxy.telemetry.counters import Counters
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.provider.answer import ANSWER

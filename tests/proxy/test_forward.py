@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.provider.answer import ANSWER

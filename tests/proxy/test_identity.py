@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from trajectory.errors import ConfigurationError, WorkError
 
 
@@ -121,7 +121,7 @@ def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_a_registry_that_is_broken_while_it_is_used_changes_nothing(
     tmp_path: Path, broken: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.keys._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.clients.keys._LOOK_SECONDS", 0.0)
     path = tmp_path / "keys.json"
     registry = KeyRegistry.load(path)
     created = registry.create(tenant_id="a", app_id="b")

@@ -17,8 +17,8 @@ import httpx
 import psutil
 import pytest
 
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.keys import KeyRegistry
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports

@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from proxy.keys import KeyLimits
+from proxy.clients.keys import KeyLimits
 from tests.proxy.gateway_process import GatewayProcess
 from tests.proxy.test_memory import growth
 from tests.support.provider import provider

@@ -15,8 +15,8 @@ import httpx
 import psutil
 import pytest
 
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from tests.proxy.gateway_process import SPOOL_KEY, GatewayProcess
 from tests.support.ports import free_port

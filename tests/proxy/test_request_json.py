@@ -10,12 +10,12 @@ from proxy.api.feedback import FeedbackError, read_feedback_items
 from proxy.artifacts.bodies import ChatBody
 from proxy.artifacts.shelf import RouteArtifacts, Shelf
 from proxy.config import Route
-from proxy.counters import Counters
 from proxy.inline.openai import ChatRequest
 from proxy.inline.requests import UnreadableRequestError
-from proxy.model_versions import with_model
+from proxy.recording.tokens import ask
 from proxy.request_json import MOST_VALUES, TooManyValuesError, parsed
-from proxy.tokens import ask
+from proxy.routes.model_versions import with_model
+from proxy.telemetry.counters import Counters
 
 DENSE = b'{"model":"m","messages":[' + b"{}," * (MOST_VALUES // 2) + b"{}]}"
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.router import Router
+from proxy.routes.router import Router
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.upstream import Upstream, plain

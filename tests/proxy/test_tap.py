@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.counters import Counters
-from proxy.keys import KeyRegistry
-from proxy.recorder import Recorder
+from proxy.clients.keys import KeyRegistry
+from proxy.recording.recorder import Recorder
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.tap import LineCutter, MessageRecorder
 from proxy.tap.messages import OPEN_REQUESTS, Server
+from proxy.telemetry.counters import Counters
 from trajectory.call import Call, CallKind
 from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome

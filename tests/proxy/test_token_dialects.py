@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from proxy.config import Route
-from proxy.probe import probe
-from proxy.tokens import TOKEN_PATHS
+from proxy.recording.tokens import TOKEN_PATHS
+from proxy.routes.probe import probe
 from tests.headrace.serving.scripted import KEY, LABEL, ScriptedNetwork, scripted_server
 from tests.proxy.gateway_process import GatewayProcess
 from trajectory.dialects.registry import read_exchange

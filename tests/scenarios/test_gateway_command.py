@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import run
-from tests.proxy.test_probe import exact, without
+from tests.proxy.routes.test_probe import exact, without
 from tests.support.upstream import Upstream, as_json
 
 

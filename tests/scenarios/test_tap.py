@@ -17,7 +17,7 @@ from mcp.client.stdio import stdio_client
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets
 from headrace.cli.tap import route_name
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from proxy.spool import Cursor, SpoolReader
 from trajectory.call import Call, CallKind
 from trajectory.dialects.registry import read_calls

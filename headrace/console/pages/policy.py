@@ -175,7 +175,7 @@ def _dry_run(asked: PageRequest, bundle: "PolicyBundle") -> Mapping[str, Any]:
     from governance.trial.dry_run import DryRun
     from headrace.app.installation import gateway_config
     from headrace.services.dry_run import gather
-    from proxy.keys import KeyRegistry
+    from proxy.clients.keys import KeyRegistry
 
     running = asked.console.running
     until = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -16,7 +16,7 @@ from headrace.services.anchors import verified_log
 from headrace.services.consent import pseudonyms_of, record_consent
 from headrace.services.erasure import ErasureRequest, check_names, preview
 from headrace.services.substrates import mark_stale_substrates
-from proxy.keys import PURPOSES
+from proxy.clients.keys import PURPOSES
 from trajectory.errors import ConfigurationError, IntegrityError
 
 _SHOWN = 50

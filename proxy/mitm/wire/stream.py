@@ -16,7 +16,7 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseProtocolError,
 )
 
-from proxy.credentials import RawFields
+from proxy.clients.credentials import RawFields
 from trajectory.dialects.errors import Shape
 
 type Commands = Generator[commands.Command, Any, None]

@@ -4,7 +4,7 @@ import asyncio
 from types import ModuleType
 from typing import Any
 
-from proxy.name_lookups import opened_socket
+from proxy.routes.name_lookups import opened_socket
 
 
 async def open_connection(

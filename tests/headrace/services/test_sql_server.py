@@ -20,7 +20,7 @@ from adbc_driver_flightsql import DatabaseOptions
 from headrace.app.settings import SqlServerSettings
 from headrace.services.sql_server import limits_of, tls_of
 from lakehouse.lake import Lake
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from tests.lakehouse import make
 from trajectory.errors import ConfigurationError
 

@@ -13,7 +13,7 @@ import pytest
 from headrace.app.master_key import load_secrets
 from headrace.cli import run
 from headrace.processes.supervisor import headrace_command
-from proxy.keys import KeyRegistry
+from proxy.clients.keys import KeyRegistry
 from tests.headrace.pipelines import pipeline
 from tests.support.ports import free_port
 from tests.train.conftest import make_model

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.serving.reconciler import VersionReconciler
-from proxy.pins import FILE_NAME, Pins
+from proxy.routes.pins import FILE_NAME, Pins
 from train.registry.versions import ModelRegistry
 
 

@@ -10,10 +10,10 @@ import httpx
 import openai
 import pytest
 
-from proxy import session_keys
-from proxy.keys import KeyRegistry
-from proxy.session_keys import LIFE_SECONDS, SessionKeys, task_of
-from proxy.shared_counters import SharedCounters
+from proxy.clients import session_keys
+from proxy.clients.keys import KeyRegistry
+from proxy.clients.session_keys import LIFE_SECONDS, SessionKeys, task_of
+from proxy.clients.shared_counters import SharedCounters
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.upstream import Upstream
@@ -257,7 +257,7 @@ def test_a_name_without_a_sound_task_has_none(name: bytes) -> None:
 
 
 def test_session_keys_are_found_wherever_client_keys_are_looked_for(tmp_path: Path) -> None:
-    from proxy.credentials import holds_client_key
+    from proxy.clients.credentials import holds_client_key
 
     registry = KeyRegistry.load(tmp_path / "keys.json")
     client = registry.create(tenant_id="t", app_id="a", environment="ci").key.identity

@@ -29,7 +29,7 @@ SECRET = "a-secret-of-this-test"
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("webhooks")
     # The key's id stands in the settings, so it must be there first.
-    from proxy.keys import KeyRegistry
+    from proxy.clients.keys import KeyRegistry
 
     key = KeyRegistry.load(home / "keys.json").create(
         tenant_id="acme", app_id="shop", environment="ci", purposes=("train_rl",)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from proxy.counters import Counters
 from proxy.inline.lanes import SHORT, FairLanes
 from proxy.inline.openai import ChatRequest
 from proxy.inline.route import InlineTerms, PseudonymisedCall, RouteInline
+from proxy.telemetry.counters import Counters
 from trajectory.surrogate import PseudonymisedText, surrogate
 
 LONG = SHORT + 1

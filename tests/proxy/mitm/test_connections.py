@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.router import Reachability, Router
+from proxy.routes.router import Reachability, Router
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from proxy.config import GatewayConfig
-from proxy.counters import Counters
-from proxy.router import Router
+from proxy.routes.router import Router
+from proxy.telemetry.counters import Counters
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports

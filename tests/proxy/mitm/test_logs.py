@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.counters import Counters
 from proxy.mitm.logs import muffle, unmuffle
+from proxy.telemetry.counters import Counters
 
 SECRET = "Bearer sk-secret jane.doe@example.com"
 

@@ -302,7 +302,7 @@ def test_a_rotated_secret_ends_on_the_connection_that_it_had_opened(
 
 
 def test_limits_count_what_is_said_again(gateway: GatewayProcess) -> None:
-    from proxy.keys import KeyLimits
+    from proxy.clients.keys import KeyLimits
 
     created = gateway.registry.create(
         tenant_id="acme", app_id="limited", limits=KeyLimits(requests_per_minute=3)

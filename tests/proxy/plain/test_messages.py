@@ -21,8 +21,8 @@ import httpx
 import pytest
 import uvloop
 
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.keys import KeyRegistry
 from tests.proxy.gateway_process import GatewayProcess
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import ExchangeOutcome

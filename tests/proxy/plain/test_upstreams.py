@@ -13,7 +13,7 @@ from proxy.config import GatewayConfig
 from proxy.plain import connection, upstreams
 from proxy.plain.listener import PlainListener
 from proxy.plain.upstreams import Origin, UpstreamConnection, UpstreamPool
-from proxy.router import Reachability, Router
+from proxy.routes.router import Reachability, Router
 from tests.support.tls import Tls
 
 

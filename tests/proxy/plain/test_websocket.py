@@ -1,3 +1,3 @@
 """The plain listener passes what the other does: websocket."""
 
-from tests.proxy.test_websocket import *  # noqa: F403 - each test and fixture of that module
+from tests.proxy.recording.test_websocket import *  # noqa: F403 - each test and fixture of that module

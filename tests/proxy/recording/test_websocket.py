@@ -1,0 +1,88 @@
+"""WebSocket conversations through the gateway: unchanged for both sides, kept turn by turn."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import connect
+
+from proxy.recording.websocket import CONVERSATION_BYTES, TALK_BYTES, _cut_after
+from tests.interop.clients.conversations import CONVERSATIONS, conversing
+from tests.interop.clients.drivers import Wire
+from tests.proxy.gateway_process import GatewayProcess
+from trajectory.dialects.registry import read_calls
+from trajectory.dialects.websocket import read_messages
+from trajectory.exchange import Exchange, ExchangeOutcome
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    with conversing() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    home: Path = tmp_path_factory.mktemp("websocket")
+    with GatewayProcess(home, {"routes": [{"name": "openai", "upstream": upstream}]}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_the_official_sdk_sees_what_it_sees_directly(
+    name: str, upstream: str, gateway: GatewayProcess
+) -> None:
+    driver = CONVERSATIONS[name]
+    through = driver(Wire(f"{gateway.url}/openai", gateway.key))
+    assert through == driver(Wire(upstream, "none"))
+    calls = [
+        call
+        for record in gateway.records(9, seconds=0.5)
+        if isinstance(record, Exchange)
+        for call in read_calls(record)
+    ]
+    assert [call.dialect for call in calls] == [f"openai.{name.split('_')[1]}"] * len(calls)
+    assert [call.response_id for call in calls][:2] == ["resp_1", "resp_2"]
+    assert len({call.exchange.exchange_id for call in calls}) == len(calls)
+
+
+def test_any_message_passes_and_is_kept_in_order(gateway: GatewayProcess) -> None:
+    sent: list[str | bytes] = ["Grüße 🙂", b"\x00\xff" * 9, "", os.urandom(300_000), "x" * 70_000]
+    address = gateway.url.replace("http", "ws") + "/openai/echo"
+    headers = {"Authorization": f"Bearer {gateway.key}"}
+    with connect(address, additional_headers=headers, proxy=None) as connection:
+        for message in sent:
+            connection.send(message)
+            assert connection.recv() == message
+    exchange = gateway.exchange()
+    assert exchange.outcome is ExchangeOutcome.COMPLETE
+    assert exchange.response is not None
+    messages = read_messages(exchange.request.body, exchange.response.body)
+    plain = [m.encode() if isinstance(m, str) else m for m in sent]
+    assert [m.content for m in messages if m.from_client] == plain
+    assert [m.content for m in messages if not m.from_client] == plain
+    assert [m.is_text for m in messages if m.from_client] == [isinstance(m, str) for m in sent]
+    assert [m.from_client for m in messages] == [True, False] * len(sent)
+    (call,) = read_calls(exchange)
+    assert call.problem == "dialect:unknown-websocket"
+
+
+def test_a_client_that_goes_without_a_word_aborts(gateway: GatewayProcess) -> None:
+    address = gateway.url.replace("http", "ws") + "/openai/echo"
+    headers = {"Authorization": f"Bearer {gateway.key}"}
+    connection = connect(address, additional_headers=headers, proxy=None)
+    connection.send("x")
+    assert connection.recv() == "x"
+    connection.socket.shutdown(socket.SHUT_RDWR)
+    assert gateway.exchange().outcome is ExchangeOutcome.CLIENT_ABORT
+
+
+def test_where_conversations_may_be_cut() -> None:
+    assert _cut_after(b'{"type":"response.completed","response":', CONVERSATION_BYTES) == 1
+    assert _cut_after(b'{"event_id":"e","type":"response.done"', CONVERSATION_BYTES) == TALK_BYTES
+    assert _cut_after(b'{"type":"rate_limits.updated"', TALK_BYTES) == TALK_BYTES
+    assert _cut_after(b'{"type":"response.created"', TALK_BYTES) == CONVERSATION_BYTES

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from governance.audit import AuditLog
     from governance.certificates import Certifier
     from governance.redact.subject_keys import FileSubjectKeys
+    from headrace.console.users import User
     from lakehouse.lake import Lake
 
 
@@ -78,6 +79,13 @@ class AppContext:
         from governance.audit import AuditLog
 
         return AuditLog(self.home.audit / "audit.jsonl", self.secrets.derive(b"audit"))
+
+    @cached_property
+    def user(self) -> "User":
+        """Who runs this command."""
+        from headrace.console.users import system_user
+
+        return system_user()
 
     @cached_property
     def subject_keys(self) -> "FileSubjectKeys":

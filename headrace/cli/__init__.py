@@ -70,7 +70,7 @@ app = typer.Typer(
 )
 
 for command in (
-    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_server, tap, console,
+    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_server, tap,
 ):  # fmt: skip
     command.register(app)
 trajectory_documents.register(trajectory.app)
@@ -96,6 +96,7 @@ for name, group in {
     "evolve": evolve.app,
     "artifact": artifact.app,
     "trial": trial.app,
+    "console": console.app,
 }.items():
     app.add_typer(group, name=name)
 

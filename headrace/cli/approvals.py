@@ -7,7 +7,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_rows
-from headrace.cli.common import JsonOption, user_name
+from headrace.cli.common import JsonOption
 
 app = typer.Typer(
     help="Tool calls that wait for a person: list, show, approve, deny.", no_args_is_help=True
@@ -49,7 +49,7 @@ def show(context: typer.Context, approval: IdArgument, as_json: JsonOption = Fal
     """Show one call with its tool and arguments, as long as it waits; reading it is audited."""
     from headrace.services.approvals import shown
 
-    fields = shown(AppContext.of(context), approval, user_name())
+    fields = shown(AppContext.of(context), approval, AppContext.of(context).user.name)
     print_fields(jsonable(_with_times(fields)), as_json=as_json)
 
 
@@ -81,7 +81,7 @@ def _decide(
     from headrace.services.approvals import decide
 
     running = AppContext.of(context)
-    found = decide(running, approval, approve=approve, who=user_name(), reason=reason)
+    found = decide(running, approval, approve=approve, who=running.user.name, reason=reason)
     print_fields({"approval": found.approval_id, "status": found.status}, as_json=as_json)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import print_fields, print_json, print_rows, printable
-from headrace.cli.common import JsonOption, user_name
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def add(
     from trajectory.documents.document import load_document
 
     added = registry(AppContext.of(context)).register(
-        load_document(Artifact, file), actor=user_name(), override=override
+        load_document(Artifact, file), actor=AppContext.of(context).user.name, override=override
     )
     if as_json:
         print_json(_told(added))
@@ -150,7 +150,7 @@ def propose(
             replace_file(folder / f"{name}.yaml", text.encode(), READABLE)
             row["file"] = str(folder / f"{name}.yaml")
         if add and not found:
-            row["artifact"] = artifacts.register(document, actor=user_name()).label
+            row["artifact"] = artifacts.register(document, actor=running.user.name).label
         rows.append({**row, "document": value} if as_json else row)
         if folder is None and not add and not as_json:
             typer.echo(f"---\n{printable(text)}", nl=False)
@@ -275,7 +275,7 @@ def promote(
     A reason overrides the inspection; nothing overrides the withdrawal of evidence.
     """
     promoted = registry(AppContext.of(context)).promote(
-        artifact, version, actor=user_name(), override=override
+        artifact, version, actor=AppContext.of(context).user.name, override=override
     )
     typer.echo(f"{promoted.label} is live")
 
@@ -288,7 +288,7 @@ def rollback(
 ) -> None:
     """Make an earlier version live; skips versions that were drawn from withdrawn data."""
     artifacts = registry(AppContext.of(context))
-    back = artifacts.rollback(artifact, actor=user_name(), reason=reason)
+    back = artifacts.rollback(artifact, actor=AppContext.of(context).user.name, reason=reason)
     typer.echo(f"{back.label} is live ({artifacts.history(artifact)[-1].reason})")
 
 
@@ -304,7 +304,7 @@ def try_out(
     Refused where it does not pass its inspection.
     """
     tried = registry(AppContext.of(context)).try_out(
-        artifact, version, "canary", actor=user_name(), override=override
+        artifact, version, "canary", actor=AppContext.of(context).user.name, override=override
     )
     typer.echo(f"{tried.label} is on trial as canary")
 
@@ -317,7 +317,7 @@ def end_trial(
 ) -> None:
     """End the trial of a version; the live version goes on."""
     tried = registry(AppContext.of(context)).end_trial(
-        artifact, "canary", actor=user_name(), reason=reason
+        artifact, "canary", actor=AppContext.of(context).user.name, reason=reason
     )
     typer.echo(f"{tried} is no longer on trial")
 
@@ -379,7 +379,7 @@ def registry(running: AppContext) -> "ArtifactRegistry":
     audit = running.audit
 
     def write_down(action: str, subject: str, detail: Mapping[str, Any]) -> None:
-        audit.append(actor=user_name(), action=action, subject=subject, detail=detail)
+        audit.append(actor=running.user.name, action=action, subject=subject, detail=detail)
 
     return ArtifactRegistry(
         running.home.create().artifacts,

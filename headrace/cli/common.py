@@ -1,6 +1,5 @@
 """What every command shares: the options, the application context, and how errors end."""
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,16 +21,6 @@ EngineOption = Annotated[
     typer.Option("--engine", help="Where the heavy work runs: local, or ray (settings engine.*)."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
-
-
-def user_name() -> str:
-    """Return who runs this process, as the system knows it and no environment variable says."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid-{os.getuid()}"
 
 
 @contextmanager

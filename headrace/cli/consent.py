@@ -7,7 +7,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_rows
-from headrace.cli.common import JsonOption, user_name
+from headrace.cli.common import JsonOption
 from proxy.clients.keys import PURPOSES
 
 app = typer.Typer(
@@ -80,7 +80,7 @@ def import_file(
     from headrace.services.substrates import mark_stale_substrates, note_stale_serving
 
     running = AppContext.of(context)
-    counts = import_consents(running, file, tenant, actor=user_name(), dry_run=dry_run)
+    counts = import_consents(running, file, tenant, actor=running.user.name, dry_run=dry_run)
     _warn_of_unknown_tenant(running, tenant)
     withdrawn = counts["withdrawn"] and not dry_run
     stale = mark_stale_substrates(running) if withdrawn else []
@@ -89,7 +89,7 @@ def import_file(
         as_json=as_json,
     )
     if withdrawn:
-        note_stale_serving(running, user_name())
+        note_stale_serving(running, running.user.name)
 
 
 @app.command()
@@ -124,7 +124,13 @@ def _record(
 
     purposes = purpose or list(PURPOSES)
     recorded = record_consent(
-        running, tenant, subject, purposes, granted=granted, actor=user_name(), reference=reference
+        running,
+        tenant,
+        subject,
+        purposes,
+        granted=granted,
+        actor=running.user.name,
+        reference=reference,
     )
     _warn_of_unknown_tenant(running, tenant)
     fields: dict[str, object] = {
@@ -137,7 +143,7 @@ def _record(
         fields["substrates now stale"] = ", ".join(mark_stale_substrates(running)) or "none"
     print_fields(fields, as_json=as_json)
     if not granted:
-        note_stale_serving(running, user_name())
+        note_stale_serving(running, running.user.name)
 
 
 def _warn_of_unknown_tenant(running: AppContext, tenant: str) -> None:

@@ -12,9 +12,9 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.installation import Address
 from headrace.app.log import log, start_log
-from headrace.app.output import note
+from headrace.app.output import note, print_rows
 from headrace.app.settings import ConsoleSettings
-from headrace.cli.common import user_name
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError, WorkError
 
 if TYPE_CHECKING:
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from headrace.console.sessions import SessionStore
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command(name="console")(console)
+app = typer.Typer(help="Headrace in a browser.")
 
 
+@app.callback(invoke_without_command=True)
 def console(
     context: typer.Context,
     link: Annotated[
@@ -41,6 +40,8 @@ def console(
     It prints a link that signs you in once, within an hour. Where it listens, and who may do what
     behind a proxy that signs people in, are the settings console.*.
     """
+    if context.invoked_subcommand is not None:
+        return
     from headrace.console.page import Console
     from headrace.console.users import TrustedProxies
     from headrace.services.sql_server import sql_service
@@ -61,11 +62,50 @@ def console(
         opened.close()
 
 
+@app.command("sessions")
+def sessions(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List who is signed in, in a browser or at the command line."""
+    from datetime import UTC, datetime
+
+    def moment(seconds: float) -> datetime:
+        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
+
+    rows = [
+        {
+            "session": one.session,
+            "name": one.name,
+            "authority": one.authority,
+            "door": one.door,
+            "begun": moment(one.begun),
+            "seen": moment(one.seen),
+            "ends": moment(one.ends),
+        }
+        for one in _sessions(AppContext.of(context)).list()
+    ]
+    print_rows(rows, as_json=as_json, empty="nobody is signed in")
+
+
+@app.command("end-session")
+def end_session(
+    context: typer.Context,
+    session: Annotated[str, typer.Argument(help="As `headrace console sessions` names it.")],
+) -> None:
+    """End a session at once: who has it must sign in again."""
+    running = AppContext.of(context)
+    name = _sessions(running).revoke(session)
+    if name is None:
+        raise ConfigurationError(
+            f"no session {session!r}; `headrace console sessions` lists those that go on."
+        )
+    running.audit.append(actor=running.user.name, action="console.session_ended", subject=name)
+    typer.echo(f"the session of {name} has ended")
+
+
 def sign_in_link(running: AppContext, port: int | None = None) -> str:
     """Return a link that signs the user of this machine in once, within an hour."""
-    from headrace.console.users import local_user
+    from headrace.console.users import system_user
 
-    token = _sessions(running).issue_token(local_user(user_name()))
+    token = _sessions(running).issue_token(system_user())
     place = Address("127.0.0.1", port or running.settings.console.port).for_clients
     return f"http://{place}/sign-in?token={token}"
 
@@ -73,12 +113,7 @@ def sign_in_link(running: AppContext, port: int | None = None) -> str:
 def _sessions(running: AppContext) -> "SessionStore":
     from headrace.console.sessions import SessionStore
 
-    settings = running.settings.console
-    return SessionStore(
-        running.home.create().sessions,
-        idle_seconds=60 * settings.idle_minutes,
-        longest_seconds=3600 * settings.session_hours,
-    )
+    return SessionStore.of(running.home.create().sessions, running.settings.console)
 
 
 def _serve(opened: "Console", settings: ConsoleSettings) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_json, progress
-from headrace.cli.common import JsonOption, YesOption, confirm, user_name
+from headrace.cli.common import JsonOption, YesOption, confirm
 from trajectory.files import lines_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def erase(
     if file is not None:
         names += [line.strip() for line in lines_of(file) if line.strip()]
     check_names(names)
-    request = ErasureRequest(tenant, names, user_name(), reference)
+    request = ErasureRequest(tenant, names, running.user.name, reference)
     done: Erasure | None = None
     if dry_run:
         report = preview(running, request)
@@ -63,7 +63,7 @@ def erase(
         print_fields(_fields(report, done), as_json=False)
     _say_what_next(report, tenant, dry_run=dry_run)
     if not dry_run:
-        note_stale_serving(running, user_name())
+        note_stale_serving(running, running.user.name)
 
 
 def _fields(report: "RemovalReport", done: "Erasure | None") -> dict[str, object]:

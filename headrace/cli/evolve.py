@@ -8,7 +8,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields, print_json, print_rows
-from headrace.cli.common import JsonOption, user_name
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def decision_book(running: AppContext) -> "DecisionBook":
     """Return the decisions, whose changes are made in the name of who runs this."""
     from headrace.services import changes
 
-    return changes.decision_book(running, user_name())
+    return changes.decision_book(running, running.user.name)
 
 
 def _policy(file: Path | None) -> "Evolution":

@@ -8,7 +8,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.app.output import jsonable, print_fields, print_rows
-from headrace.cli.common import JsonOption, YesOption, confirm, user_name
+from headrace.cli.common import JsonOption, YesOption, confirm
 from proxy.clients.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL server.", no_args_is_help=True)
@@ -47,7 +47,7 @@ def _registry(running: AppContext) -> KeyRegistry:
 def _note(running: AppContext, action: str, key: ClientKey) -> None:
     """Write into the audit log who may call since when, and for which purposes."""
     running.audit.append(
-        actor=user_name(),
+        actor=running.user.name,
         action=action,
         subject=key.key_id,
         detail={

@@ -6,7 +6,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_rows
-from headrace.cli.common import JsonOption, YesOption, confirm, user_name
+from headrace.cli.common import JsonOption, YesOption, confirm
 
 if TYPE_CHECKING:
     pass
@@ -84,7 +84,7 @@ def release(
 
     running = AppContext.of(context)
     chosen = quarantine.chosen(running, cases, reason, tenant)
-    released = quarantine.release(running, chosen, user_name())
+    released = quarantine.release(running, chosen, running.user.name)
     for gone in {row["quarantine_id"] for row in chosen} - {
         row["quarantine_id"] for row in released
     }:
@@ -111,5 +111,5 @@ def drop(
     running = AppContext.of(context)
     chosen = quarantine.chosen(running, cases, reason, tenant)
     confirm(f"Drop {len(chosen)} held exchange(s) for good?", yes=yes)
-    quarantine.drop(running, chosen, user_name())
+    quarantine.drop(running, chosen, running.user.name)
     print_fields({"dropped": len(chosen)}, as_json=as_json)

@@ -8,7 +8,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import print_fields
-from headrace.cli.common import JsonOption, user_name
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError, IntegrityError
 
 
@@ -30,7 +30,7 @@ def reveal(
     sealed = parsed(mark)
     if sealed is None:
         raise ConfigurationError("that is not a sealed value; they look like <PERSON~0.AbC…>.")
-    user = user_name()
+    user = running.user.name
     said = ""
     action = "value.reveal_refused"
     failed: IntegrityError | None = None

@@ -9,7 +9,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, print_fields, print_json, print_rows, progress
-from headrace.cli.common import EngineOption, JsonOption, user_name
+from headrace.cli.common import EngineOption, JsonOption
 
 if TYPE_CHECKING:
     from train.substrate.manifest import SubstrateManifest
@@ -131,7 +131,7 @@ def _noted(running: AppContext) -> Iterator[None]:
         yield
     except SubstrateRefusedError as error:
         running.audit.append(
-            actor=user_name(),
+            actor=running.user.name,
             action="substrate.refused",
             subject=error.name,
             detail={"reasons": [*error.reasons]},

@@ -15,7 +15,7 @@ from headrace.app.output import (
     print_rows,
     progress,
 )
-from headrace.cli.common import JsonOption, interruptible, user_name
+from headrace.cli.common import JsonOption, interruptible
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def adopt(
     running = AppContext.of(context)
     require_loadable(folder)
     adopted = registry(running).adopt(
-        _model_name(running, model), folder, actor=user_name(), reason="adopted"
+        _model_name(running, model), folder, actor=running.user.name, reason="adopted"
     )
     typer.echo(f"{adopted.label} serves")
 
@@ -252,7 +252,7 @@ def promote(
 ) -> None:
     """Make a version live; refused if it did not pass its gate."""
     promoted = registry(AppContext.of(context)).promote(
-        model, version, actor=user_name(), override=override
+        model, version, actor=AppContext.of(context).user.name, override=override
     )
     typer.echo(f"{promoted.label} serves")
 
@@ -265,7 +265,7 @@ def rollback(
 ) -> None:
     """Make an earlier version live; skips versions that learned from withdrawn data."""
     models = registry(AppContext.of(context))
-    back = models.rollback(model, actor=user_name(), reason=reason)
+    back = models.rollback(model, actor=AppContext.of(context).user.name, reason=reason)
     typer.echo(f"{back.label} serves ({models.history(model)[-1].reason})")
 
 
@@ -273,7 +273,7 @@ def registry(running: AppContext) -> "ModelRegistry":
     """Return the model registry, whose changes are made in the name of who runs this."""
     from headrace.services.changes import model_registry
 
-    return model_registry(running, user_name())
+    return model_registry(running, running.user.name)
 
 
 def _model_name(running: AppContext, given: str | None) -> str:

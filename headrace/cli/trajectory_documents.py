@@ -8,7 +8,7 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields
-from headrace.cli.common import JsonOption, user_name
+from headrace.cli.common import JsonOption
 from trajectory.canonical import bytes_hash
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def export(
         document_format=document_format,
     )
     running.audit.append(
-        actor=user_name(),
+        actor=running.user.name,
         action="trajectories.exported",
         subject=bytes_hash(output.read_bytes()) if output.is_file() else "nothing",
         detail={

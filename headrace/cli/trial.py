@@ -8,7 +8,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import print_fields, print_rows
 from headrace.cli import artifact, train
-from headrace.cli.common import JsonOption, user_name
+from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _runner(running: AppContext) -> "TrialRunner":
     from evolve.ladder import TrialRoute, TrialRunner
     from headrace.services.exams import examiner
 
-    home, audit, lake, actor = running.home.create(), running.audit, running.lake, user_name()
+    home, audit, lake, actor = running.home.create(), running.audit, running.lake, running.user.name
     configured = running.settings.gateway.routes
 
     def write_down(action: str, subject: str, detail: Any) -> None:

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from headrace.app.context import AppContext
-from headrace.cli.common import user_name
 
 
 class TrialName(StrEnum):
@@ -44,7 +43,7 @@ def try_out(
     from headrace.cli.train import registry
 
     tried = registry(AppContext.of(context)).try_out(
-        model, version, trial.value, actor=user_name(), override=override
+        model, version, trial.value, actor=AppContext.of(context).user.name, override=override
     )
     typer.echo(f"{tried.label} is on trial as {trial}")
 
@@ -59,6 +58,6 @@ def end_trial(
     from headrace.cli.train import registry
 
     tried = registry(AppContext.of(context)).end_trial(
-        model, trial.value, actor=user_name(), reason=reason
+        model, trial.value, actor=AppContext.of(context).user.name, reason=reason
     )
     typer.echo(f"{tried} is no longer on trial as {trial}")

@@ -4,12 +4,14 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Self
 
+from headrace.app.settings import ConsoleSettings, RoleGrant
 from headrace.console.users import User
 from trajectory.files import make_folders
 
@@ -19,8 +21,12 @@ _SEEN_SECONDS = 30.0
 """A session's last use is written down at most so often."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tokens (hash TEXT PRIMARY KEY, user TEXT, ends REAL);
-CREATE TABLE IF NOT EXISTS sessions (hash TEXT PRIMARY KEY, user TEXT, name TEXT, begun REAL, seen REAL, ends REAL);
+DROP TABLE IF EXISTS sessions;
+CREATE TABLE IF NOT EXISTS signed_in (
+    hash TEXT PRIMARY KEY, user TEXT, name TEXT, authority TEXT, door TEXT, begun REAL, seen REAL, ends REAL
+);
 """
+BROWSER, COMMAND_LINE = "browser", "command line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,12 @@ class ConsoleSession:
 
     session: str
     """Name that ends it: the beginning of its hash, which opens nothing."""
+    name: str
+    """Whose it is."""
+    authority: str
+    """Who vouches for the name."""
+    door: str
+    """browser | command line"""
     begun: float
     seen: float
     ends: float
@@ -49,9 +61,12 @@ class SessionStore:
         *,
         idle_seconds: float,
         longest_seconds: float,
+        grants: Sequence[RoleGrant] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """Keep sessions in ``path``; what the roles of a group are now, ``grants`` says."""
         self._path = path
+        self._grants = tuple(grants)
         self._idle = idle_seconds
         self._longest = longest_seconds
         self._clock = clock
@@ -59,6 +74,16 @@ class SessionStore:
         path.touch(mode=0o600)
         with self._open() as database:
             database.executescript(_TABLES)
+
+    @classmethod
+    def of(cls, path: Path, settings: ConsoleSettings) -> Self:
+        """Return the store of an installation."""
+        return cls(
+            path,
+            idle_seconds=60 * settings.idle_minutes,
+            longest_seconds=3600 * settings.session_hours,
+            grants=settings.groups,
+        )
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -84,55 +109,60 @@ class SessionStore:
             return None
         return User.from_json(json.loads(found[0]))
 
-    def begin(self, user: User) -> str:
+    def begin(self, user: User, door: str = BROWSER) -> str:
         """Return the id of a new session; it is kept as a hash."""
         session, now = secrets.token_urlsafe(32), self._clock()
-        kept = (_hash(session), json.dumps(user.to_json()), user.name, now, now)
+        kept = (_hash(session), json.dumps(user.to_json()), user.name, user.authority, door)
         with self._open() as database:
             database.execute(
-                "DELETE FROM sessions WHERE ends <= ? OR seen <= ?", (now, now - self._idle)
+                "DELETE FROM signed_in WHERE ends <= ? OR seen <= ?", (now, now - self._idle)
             )
             database.execute(
-                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", (*kept, now + self._longest)
+                "INSERT INTO signed_in VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*kept, now, now, now + self._longest),
             )
         return session
 
     def user_of(self, session: str) -> User | None:
-        """Return whose session this is; None where it has ended or never was."""
+        """Return whose session this is, with the roles of today; None where it has ended or never was."""
         now = self._clock()
         with self._open() as database:
             found = database.execute(
-                "SELECT user, seen, ends FROM sessions WHERE hash = ?", (_hash(session),)
+                "SELECT user, seen, ends FROM signed_in WHERE hash = ?", (_hash(session),)
             ).fetchone()
             if found is None or found[2] <= now or found[1] <= now - self._idle:
                 return None
             if found[1] <= now - _SEEN_SECONDS:
                 database.execute(
-                    "UPDATE sessions SET seen = ? WHERE hash = ?", (now, _hash(session))
+                    "UPDATE signed_in SET seen = ? WHERE hash = ?", (now, _hash(session))
                 )
-        return User.from_json(json.loads(found[0]))
+        return User.from_json(json.loads(found[0])).granted(self._grants)
 
     def end(self, session: str) -> None:
         """End the session of this id."""
         with self._open() as database:
-            database.execute("DELETE FROM sessions WHERE hash = ?", (_hash(session),))
+            database.execute("DELETE FROM signed_in WHERE hash = ?", (_hash(session),))
 
-    def list(self, user: User) -> tuple[ConsoleSession, ...]:
-        """Return a user's sessions, the latest first."""
+    def list(self, user: User | None = None) -> tuple[ConsoleSession, ...]:
+        """Return a user's sessions, or everybody's, the latest first."""
         now = self._clock()
+        whose = (None, None) if user is None else (user.name, user.authority)
         with self._open() as database:
             rows = database.execute(
-                "SELECT substr(hash, 1, 16), begun, seen, ends FROM sessions "
-                "WHERE name = ? AND ends > ? AND seen > ? ORDER BY begun DESC, hash",
-                (user.name, now, now - self._idle),
+                "SELECT substr(hash, 1, 16), name, authority, door, begun, seen, ends FROM signed_in "
+                "WHERE (?1 IS NULL OR name = ?1 AND authority = ?2) AND ends > ?3 AND seen > ?4 "
+                "ORDER BY begun DESC, hash",
+                (*whose, now, now - self._idle),
             ).fetchall()
         return tuple(ConsoleSession(*row) for row in rows)
 
-    def revoke(self, user: User, session: str) -> bool:
-        """End one of a user's sessions by its name; False where there is none."""
+    def revoke(self, session: str, user: User | None = None) -> str | None:
+        """End a session by its name, where it is this user's or no user is given; return whose it was."""
+        whose = (None, None) if user is None else (user.name, user.authority)
         with self._open() as database:
             gone = database.execute(
-                "DELETE FROM sessions WHERE name = ? AND substr(hash, 1, 16) = ?",
-                (user.name, session),
-            )
-        return gone.rowcount > 0
+                "DELETE FROM signed_in WHERE substr(hash, 1, 16) = ?1 "
+                "AND (?2 IS NULL OR name = ?2 AND authority = ?3) RETURNING name",
+                (session, *whose),
+            ).fetchone()
+        return None if gone is None else str(gone[0])

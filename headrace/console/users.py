@@ -3,11 +3,11 @@
 import hmac
 import ipaddress
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from headrace.app.settings import ConsoleSettings
+from headrace.app.settings import ConsoleSettings, RoleGrant
 from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError
 
@@ -15,6 +15,8 @@ VIEWER, REVIEWER, OPERATOR = "viewer", "reviewer", "operator"
 PRIVACY, TRAINER, ADMIN = "privacy", "trainer", "admin"
 ROLES = frozenset({VIEWER, REVIEWER, OPERATOR, PRIVACY, TRAINER, ADMIN})
 SECRET_HEADER = "x-headrace-proxy-secret"  # noqa: S105 - the name of a header
+SYSTEM, PROXY = "system", "proxy"
+"""Who vouches for a name: this machine, or a trusted proxy; else it is the address of an identity provider."""
 _LONGEST_NAME = 200
 
 
@@ -25,6 +27,30 @@ class User:
     name: str
     roles: frozenset[tuple[str, str]]
     """Each role with the tenant in whose data it holds; ``*`` is every tenant's."""
+    authority: str = SYSTEM
+    """Who vouches for the name."""
+    key: str = ""
+    """What the authority tells people apart by, where that is not the name."""
+    groups: frozenset[str] = frozenset()
+    """As the authority named them."""
+
+    def is_known_to_differ(self, other: "User") -> bool:
+        """Tell whether two are two people: the same authority tells them apart.
+
+        One person may have a name on this machine and another one at the identity provider.
+        """
+        mine, theirs = self.key or self.name, other.key or other.name
+        return self.authority == other.authority and mine != theirs
+
+    def granted(self, grants: Sequence[RoleGrant]) -> Self:
+        """Return the user with the roles that the settings give to their groups now.
+
+        Who runs Headrace on this machine has theirs without a group.
+        """
+        if self.authority == SYSTEM:
+            return self
+        held = {(one.role, one.tenant) for one in grants if one.group in self.groups}
+        return replace(self, roles=frozenset(held))
 
     def tenants(self, roles: Collection[str]) -> tuple[str, ...]:
         """Return in whose data the user has one of these roles, every tenant's first."""
@@ -36,17 +62,44 @@ class User:
 
     def to_json(self) -> dict[str, Any]:
         """Return the user as a session keeps it."""
-        return {"name": self.name, "roles": sorted(map(list, self.roles))}
+        return {
+            "name": self.name,
+            "roles": sorted(map(list, self.roles)),
+            "authority": self.authority,
+            "key": self.key,
+            "groups": sorted(self.groups),
+        }
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Self:
         """Return the user that :meth:`to_json` wrote."""
-        return cls(kept["name"], frozenset((role, tenant) for role, tenant in kept["roles"]))
+        return cls(
+            kept["name"],
+            frozenset((role, tenant) for role, tenant in kept["roles"]),
+            kept["authority"],
+            kept["key"],
+            frozenset(kept["groups"]),
+        )
 
 
 def local_user(name: str) -> User:
     """Return the user who runs Headrace on this machine, whom its files obey in any case."""
     return User(name, frozenset({(ADMIN, ALL_TENANTS)}))
+
+
+def system_user() -> User:
+    """Return who runs this process, as the system knows it and no environment variable says."""
+    import pwd
+
+    try:
+        return local_user(pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:
+        return local_user(f"uid-{os.getuid()}")
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text can be the name of a person in a log."""
+    return bool(text) and len(text) <= _LONGEST_NAME and text.isprintable()
 
 
 class TrustedProxies:
@@ -77,12 +130,11 @@ class TrustedProxies:
         if not (is_right and self._secret and self._trusts(address)):
             return None
         name = headers.get(self._settings.user_header, "").strip()
-        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        if not is_name(name):
             return None
         listed = headers.get(self._settings.groups_header, "").split(",")
-        groups = {one.strip() for one in listed if one.strip()}
-        held = {(one.role, one.tenant) for one in self._settings.groups if one.group in groups}
-        return User(name, frozenset(held))
+        groups = frozenset(one.strip() for one in listed if one.strip())
+        return User(name, frozenset(), PROXY, groups=groups).granted(self._settings.groups)
 
     def _trusts(self, address: str) -> bool:
         try:

@@ -1,31 +1,37 @@
-"""Account: who is signed in, with which roles, in which sessions; each session can be ended."""
+"""Account: who is signed in, with which roles, in which sessions; an administrator sees everybody's and ends them."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from headrace.console.page import Page, PageRequest
-from headrace.console.users import ROLES
+from headrace.console.users import ADMIN, ROLES
+from proxy.clients.keys import ALL_TENANTS
 
 
 def _account(asked: PageRequest) -> Mapping[str, Any]:
     sessions, user = asked.console.sessions, asked.user
+    whose = None if user.may({ADMIN}, ALL_TENANTS) else user
     ended = None
     if asked.form is not None:
-        ended = sessions.revoke(user, asked.form.get("session", ""))
-        if ended:
-            asked.note("console.session_ended", "console")
+        name = sessions.revoke(asked.form.get("session", ""), whose)
+        ended = name is not None
+        if name is not None:
+            asked.note("console.session_ended", name)
     return {
         "name": user.name,
+        "authority": user.authority,
         "roles": [{"role": role, "tenant": tenant} for role, tenant in sorted(user.roles)],
         "sessions": [
             {
                 "session": one.session,
+                "name": one.name,
+                "door": one.door,
                 "begun": _time(one.begun),
                 "seen": _time(one.seen),
                 "ends": _time(one.ends),
             }
-            for one in sessions.list(user)
+            for one in sessions.list(whose)
         ],
         "ended": ended,
     }

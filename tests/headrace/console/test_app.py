@@ -227,9 +227,52 @@ def test_a_session_ends_by_itself_and_by_its_name(tmp_path: Path) -> None:
     assert store.user_of(first) is None, "its longest time is over, though it was used"
     third = store.begin(user)
     (one,) = store.list(user)
-    assert not store.revoke(replace(user, name="oda"), one.session)
-    assert store.revoke(user, one.session)
+    assert store.revoke(one.session, replace(user, name="oda")) is None
+    assert store.revoke(one.session, replace(user, authority="https://id.example")) is None
+    assert store.revoke(one.session, user) == "ida"
     assert store.user_of(third) is None
+
+
+def test_a_role_that_a_group_has_lost_is_lost_at_once(tmp_path: Path) -> None:
+    def store(*grants: RoleGrant) -> SessionStore:
+        return SessionStore(
+            tmp_path / "s.sqlite", idle_seconds=100, longest_seconds=250, grants=grants
+        )
+
+    came = User("ida", frozenset(), "https://id.example", "17", frozenset({"leads"}))
+    grant = RoleGrant(group="leads", role="reviewer", tenant="acme")
+    session = store(grant).begin(came)
+    found = store(grant).user_of(session)
+    assert found is not None
+    assert found.roles == {("reviewer", "acme")}
+    assert found.key == "17"
+    left = store().user_of(session)
+    assert left is not None
+    assert left.roles == frozenset()
+
+
+def test_an_administrator_sees_and_ends_everybodys_sessions(console: Console) -> None:
+    console.sessions.begin(User("maria", frozenset({("viewer", "acme")})))
+    boss = client_of(console, ("admin", "*"), name="boss")
+    sessions = boss.get("/account.json").json()["sessions"]
+    (marias,) = [one["session"] for one in sessions if one["name"] == "maria"]
+    of_one_tenant = client_of(console, ("admin", "acme"), name="chief")
+    assert {one["name"] for one in of_one_tenant.get("/account.json").json()["sessions"]} == {
+        "chief"
+    }
+    sent = {"data": {"session": marias}, "headers": SAME}
+    assert of_one_tenant.post("/account.json", **sent).json()["ended"] is False
+    assert boss.post("/account.json", **sent).json()["ended"] is True
+    assert ("boss", "console.session_ended", "maria") in audited(console)
+
+
+def test_two_people_are_two_where_one_authority_tells_them_apart() -> None:
+    ida = User("ida", frozenset(), "https://id.example", "17")
+    assert not ida.is_known_to_differ(replace(ida, name="ida.b"))
+    assert not ida.is_known_to_differ(User("ida2", frozenset()))
+    assert ida.is_known_to_differ(replace(ida, key="18"))
+    assert not local_user("root").is_known_to_differ(local_user("root"))
+    assert local_user("root").is_known_to_differ(local_user("oda"))
 
 
 def test_a_proxy_is_believed_by_its_address_and_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +285,9 @@ def test_a_proxy_is_believed_by_its_address_and_its_secret(monkeypatch: pytest.M
     proxies = TrustedProxies(settings)
     headers = {"x-forwarded-user": "ida", "x-forwarded-groups": "staff, reviewers"}
     right = headers | {SECRET_HEADER: "s" * 32}
-    assert proxies.user("10.1.2.3", right) == User("ida", frozenset({("reviewer", "acme")}))
+    assert proxies.user("10.1.2.3", right) == User(
+        "ida", frozenset({("reviewer", "acme")}), "proxy", groups=frozenset({"staff", "reviewers"})
+    )
     assert proxies.user("11.1.2.3", right) is None
     assert proxies.user("10.1.2.3", headers) is None
     assert proxies.user("10.1.2.3", headers | {SECRET_HEADER: "s" * 31}) is None

@@ -155,6 +155,7 @@ def _summary(result: "RunResult") -> dict[str, Any]:
         "model": result.model.label,
         "version": result.model.version,
         "passed": result.verdict.passed,
+        "failed_rules": [finding.rule for finding in result.verdict.failed],
         "rows": len(result.fit.rows),
         "steps": result.fit.steps,
         "seconds": round(result.fit.seconds, 1),

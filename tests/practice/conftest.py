@@ -13,6 +13,15 @@ from examples.practice.tokenizer import train_tokenizer
 from examples.practice.tools import ToolServer
 
 KEY = "practice-key-of-the-tests"
+MAKING_SECONDS = 1800
+"""The model takes a minute of processor time: on a machine that others use, many times that."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give a test that may have to make the model the time for it."""
+    for item in items:
+        if "model_folder" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(MAKING_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -237,14 +237,34 @@ class GatewayAddon:
         if response is not None and live.holds:
             body = response.raw_content or b""
             told = live.response_whole(body)
-            if told is not body:
-                response.data.content = told
-                if "content-length" in response.headers:
-                    response.headers["content-length"] = str(len(told))
-            response.headers.fields = (*response.headers.fields, *live.told())
+            if live.is_judged:
+                return self._judge_answer(flow, live, response, told)
+            _put_body(response, live, body, told)
         if flow.websocket is None:
             self._end(flow, live, ExchangeOutcome.COMPLETE)
         return self._durable(flow, live) if live.waits_for_disk else None
+
+    async def _judge_answer(
+        self, flow: http.HTTPFlow, live: InFlight, response: http.Response, body: bytes
+    ) -> None:
+        """Hold the answer until its tool calls are judged; whatever fails, they are not there."""
+        response.data.content = b""
+
+        def gone() -> bool:
+            return self.live.get(flow.id) is not live or not _is_there(flow)
+
+        told = await live.judged(body, send=None, gone=gone)
+        if gone():
+            if self.live.get(flow.id) is live:
+                self._end(flow, live, ExchangeOutcome.CLIENT_ABORT)
+            return
+        if isinstance(told, LocalReply):
+            flow.response = response_of(told)
+        else:
+            _put_body(response, live, b"", told)
+        self._end(flow, live, ExchangeOutcome.COMPLETE)
+        if live.waits_for_disk:
+            await self._durable(flow, live)
 
     @staticmethod
     async def _durable(flow: http.HTTPFlow, live: InFlight) -> None:
@@ -296,6 +316,15 @@ class GatewayAddon:
         del self.live[flow.id]
         forget_way(flow.request)
         live.end(outcome)
+
+
+def _put_body(response: http.Response, live: InFlight, body: bytes, told: bytes) -> None:
+    """Give a response that was held back the body that its client gets."""
+    if told is not body:
+        response.data.content = told
+        if "content-length" in response.headers:
+            response.headers["content-length"] = str(len(told))
+    response.headers.fields = (*response.headers.fields, *live.told())
 
 
 def _is_there(flow: http.HTTPFlow) -> bool:

@@ -14,6 +14,7 @@ from proxy.artifacts.bodies import ModelBody
 from proxy.clients.credentials import RawFields
 from proxy.clients.limits import Budgets, session_of
 from proxy.clients.usage import UsageMeter, costs, is_estimable
+from proxy.guard.answer_judge import AnswerJudge
 from proxy.guard.answers import StreamedAnswer, comment, denial, progress, takes_events
 from proxy.guard.calls import ReadRequest, UnreadableCallError
 from proxy.guard.route import CallDecision, CallGuard, Waiting
@@ -134,6 +135,8 @@ class InFlight:
         "_connected",
         "_dialect",
         "_guard",
+        "_is_joined",
+        "_judge_of_answer",
         "_kept",
         "_level",
         "_listener",
@@ -211,6 +214,10 @@ class InFlight:
         """Whom they name."""
         self._guard: CallGuard | None = None
         """Judges its tool calls, which nothing has looked at so far."""
+        self._judge_of_answer: AnswerJudge | None = None
+        """Judges the tool calls in its answer."""
+        self._is_joined = False
+        """It is a stream that is held back: what changes its pieces changes all of them at once."""
         self._waited: ReadRequest | None = None
         """Its answer has begun as a stream of events, because it waits for a person."""
         self._restoring: BodyRestorer | None = None
@@ -256,6 +263,8 @@ class InFlight:
             self._begin_inline(plan.inline)
         if plan.guard is not None:
             self._begin_guard(plan.guard)
+        if plan.answers is not None:
+            self._begin_answers(plan.answers)
         limits = services.admission.limits_of(self.admitted.client)
         if limits is not None and limits.counts_usage and plan.kind == "model":
             upgrade = (value_of(self.fields, b"upgrade") or b"").lower() == b"websocket"
@@ -323,6 +332,24 @@ class InFlight:
                 return
         self._guard = guard
         self.reads_whole = True
+
+    def _begin_answers(self, guard: CallGuard) -> None:
+        """Ask for an answer that can be read.
+
+        Raises:
+            RequestRefusal: it would come as messages of a WebSocket.
+        """
+        if value_of(self.fields, b"upgrade") is not None:
+            guard.unreadable(self.plan.name)
+            if not guard.passes_answers(self.plan.name):
+                admitted = self.admitted
+                raise RequestRefusal(
+                    Reason.UNREADABLE_ANSWER,
+                    client=admitted.client,
+                    plan=admitted.plan,
+                    shape=admitted.shape,
+                )
+        self._header(b"accept-encoding", b"identity")
 
     def _read_calls(self, guard: CallGuard, body: bytes) -> ReadRequest | None:
         client = self.admitted.client
@@ -492,9 +519,12 @@ class InFlight:
         tokens = {one.progress: None for one in read.calls if one.progress is not None}
         send(comment(said) + b"".join(progress(token, count, said) for token in tokens))
 
-    def _tell(self, guard: CallGuard, decisions: Sequence[CallDecision], step_id: str) -> None:
+    def _tell(
+        self, guard: CallGuard | None, decisions: Sequence[CallDecision], step_id: str
+    ) -> None:
         """Have the lake hear of decisions, as it hears of feedback."""
         services = self._services
+        assert guard is not None  # noqa: S101 - somebody made the decisions
         said = guard.signals(self.plan.name, decisions, step_id)
         if services.recording is None or self.capture is None:
             return
@@ -665,6 +695,8 @@ class InFlight:
             self.tee = self.meter.tee(self.tee or True)
         if self._call is not None:
             fields = self._restore(fields, self._call.surrogates)
+        if self.plan.answers is not None and status in _ANSWERS and status != 101:
+            self._judge_answer(self.plan.answers, fields)
         if self._waited is not None:
             self.holds = False
             self.tee = _as_stream(self.tee, StreamedAnswer(self._waited, status, fields))
@@ -722,8 +754,65 @@ class InFlight:
         self._restoring = restorer
         return tuple([each for each in fields if each[0].lower() != b"content-encoding"])
 
+    def _judge_answer(self, guard: CallGuard, fields: RawFields) -> None:
+        """Hold back what of the answer may not pass before its tool calls are judged."""
+        judge = AnswerJudge(
+            guard,
+            self.plan.name,
+            self.admitted.client,
+            shape=self.admitted.shape,
+            fields=fields,
+        )
+        if not judge.holds and not judge.streams:
+            return
+        self._judge_of_answer = judge
+        if judge.holds or self.holds:
+            self.holds = True
+        elif self._listener == "plain" and content_length(fields) < 0:
+            self.tee = _judged(self.tee, judge)
+        else:  # mitmproxy cannot wait behind the last piece of a stream
+            self.holds = self._is_joined = True
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the end of the response waits until the tool calls in it are judged."""
+        return self._judge_of_answer is not None
+
+    async def judged(
+        self, body: bytes | None, *, send: Callable[[bytes], None] | None, gone: Callable[[], bool]
+    ) -> bytes | LocalReply:
+        """Return the body, or what is left of it, as its client may see it; or the answer instead.
+
+        Args:
+            body: all of it, as :meth:`response_whole` gave it; None where it has streamed.
+            send: sends to a client that waits.
+            gone: tells whether the client has left.
+        """
+        judge, step_id = self._judge_of_answer, ""
+        assert judge is not None  # noqa: S101 - for the type checker
+        if self.capture is not None:
+            step_id = self.capture.exchange.hex()
+        try:
+            if body is not None and not judge.streams:
+                told = await judge.whole(body, step_id=step_id, gone=gone)
+            else:
+                first = judge.feed(body) if body else b""
+                told = await judge.rest(step_id=step_id, send=send, gone=gone)
+                told = told._replace(body=first + told.body)
+            if told.decisions and not gone():
+                self._tell(self.plan.answers, told.decisions, step_id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the calls must not pass
+            self._services.fault("guard", error)
+            return answer(Reason.FAULT, self.admitted.shape)
+        if told.refusal is not None:
+            self._services.counters.refusals[Reason.UNREADABLE_ANSWER] += 1
+            return told.refusal
+        return told.body
+
     def response_whole(self, body: bytes) -> bytes:
         """Record a response that was held back; return it as its client gets it."""
+        if self._is_joined and self.tee is not None:
+            return _joined(self.tee(body)) + _joined(self.tee(b""))
         if self.meter is not None:
             self.meter.feed(body)
         if self.capture is not None:
@@ -837,6 +926,22 @@ def _as_stream(tee: Tee | None, answer_: StreamedAnswer) -> Tee:
         out = [answer_.feed(piece) for piece in pieces if piece]
         if not data:
             out.append(answer_.feed(b""))
+        return [piece for piece in out if piece]
+
+    return stream
+
+
+def _joined(told: bytes | list[bytes]) -> bytes:
+    return told if isinstance(told, bytes) else b"".join(told)
+
+
+def _judged(tee: Tee | None, judge: AnswerJudge) -> Tee:
+    """Return a tee that gives of what another one gives what may pass now."""
+
+    def stream(data: bytes) -> list[bytes]:
+        told = data if tee is None else tee(data)
+        pieces = told if isinstance(told, list) else [told]
+        out = [judge.feed(piece) for piece in pieces if piece]
         return [piece for piece in out if piece]
 
     return stream

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     UNREADABLE = "unreadable"
     NOT_PSEUDONYMISED = "not_pseudonymised"
     UNREADABLE_CALL = "unreadable_call"
+    UNREADABLE_ANSWER = "unreadable_answer"
     CALLS = "calls"
     CALLS_OF_KEY = "calls_of_key"
 
@@ -115,6 +116,12 @@ _TEXTS = {
         "invalid_request",
         "Headrace: tool calls of this route are judged before they are sent, and this request cannot be "
         "read for certain: send JSON-RPC (or the operation's own JSON) in UTF-8, uncompressed, each key once.",
+    ),
+    Reason.UNREADABLE_ANSWER: (
+        502,
+        "upstream_error",
+        "Headrace: tool calls in answers of this route are judged, and this answer cannot be read for "
+        "certain: it must be JSON, server-sent events, lines or AWS events, uncompressed, over HTTP.",
     ),
     Reason.CALLS: (
         503,

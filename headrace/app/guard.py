@@ -86,24 +86,37 @@ class GuardSetup:
             for route in self.routes
             if (found := _rules_for(documents, route)) is not None
         }
+        answers = {
+            route.name: found
+            for route in self.routes
+            if (found := _rules_for_answers(documents, route)) is not None
+        }
+        if not rules and not answers:
+            return None
         approvals = Approvals(self.approvals, self.approvals_key)
-        return GuardTerms(rules, approvals, self.content_hash) if rules else None
+        return GuardTerms(rules, approvals, self.content_hash, answers)
 
 
 def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:
-    """Refuse documents that name routes which are not there, or are no tool's.
+    """Refuse documents that name routes which are not there, or are of another kind.
 
     Raises:
         PolicyError: there is one.
     """
     kinds: dict[str, str] = {route.name: route.kind for route in routes}
     for document in documents:
-        for name in document.spec.routes:
-            if name != ALL and kinds.get(name) != "tool":
-                known = ", ".join(sorted(one for one, kind in kinds.items() if kind == "tool"))
+        spec = document.spec
+        for field, named, kind in (
+            ("routes", spec.routes, "tool"),
+            ("answers", spec.answers, "model"),
+        ):
+            for name in named:
+                if name == ALL or kinds.get(name) == kind:
+                    continue
+                known = ", ".join(sorted(one for one, is_ in kinds.items() if is_ == kind))
                 raise PolicyError(
-                    f"Action {document.metadata.name}: spec.routes: no route of tools is named {name}. "
-                    f"Routes with `kind: tool`: {known or 'none'}"
+                    f"Action {document.metadata.name}: spec.{field}: no route of {kind}s is named "
+                    f"{name}. Routes with `kind: {kind}`: {known or 'none'}"
                 )
 
 
@@ -111,6 +124,12 @@ def _rules_for(documents: list[Action], route: Route) -> ActionRules | None:
     if route.kind != "tool":
         return None
     return rules_of(one for one in documents if {route.name, ALL} & {*one.spec.routes})
+
+
+def _rules_for_answers(documents: list[Action], route: Route) -> ActionRules | None:
+    if route.kind != "model":
+        return None
+    return rules_of(one for one in documents if {route.name, ALL} & {*one.spec.answers})
 
 
 def _operations(route: Route) -> tuple[Operation, ...] | None:

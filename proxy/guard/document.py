@@ -180,8 +180,15 @@ class ActionSpec(StrictModel):
     """Rules for the tool calls of some routes."""
 
     routes: Patterns = Field(
-        min_length=1,
+        default=(),
         description="Routes of the gateway with `kind: tool`; `*` for all of them.",
+    )
+    answers: Patterns = Field(
+        default=(),
+        description=(
+            "Routes of models: the tool calls in their answers are judged before the agent sees "
+            "them; `*` for all of them."
+        ),
     )
     otherwise: Literal["allow", "hold", "deny"] = Field(
         default="allow", description="What becomes of calls that no rule is about."
@@ -194,6 +201,12 @@ class ActionSpec(StrictModel):
         default_factory=dict, description="What tools leave behind, by name or pattern."
     )
     rules: tuple[RuleSpec, ...] = ()
+
+    @model_validator(mode="after")
+    def _guards_something(self) -> Self:
+        if not self.routes and not self.answers:
+            raise ValueError("name routes, or answers")
+        return self
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Self:

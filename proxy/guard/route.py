@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -45,6 +45,8 @@ class GuardTerms:
     approvals: Approvals
     content_hash: str
     """Of the documents."""
+    answers: Mapping[str, ActionRules] = field(default_factory=dict)
+    """What is guarded of models' answers, by route."""
 
 
 class CallDecision(NamedTuple):
@@ -142,21 +144,66 @@ class CallGuard:
     def judge(self, route: str, read: ReadRequest, key_id: str) -> list[CallDecision]:
         """Return what becomes of each call, as far as no person has to be asked."""
         rules = self._terms.routes[route].rules
+        return self._judge(rules, [one.call for one in read.calls], key_id)
+
+    def _judge(
+        self, rules: ActionRules, calls: Sequence[RequestedCall], key_id: str, place: str = ""
+    ) -> list[CallDecision]:
         found: list[CallDecision] = []
-        for number, one in enumerate(read.calls):
-            judged = rules.judge(one.call)
-            ruling = judged.ruling
-            if (
-                ruling is Ruling.LIMIT
-                and judged.rule
-                and self._within(judged.rule, one.call, key_id)
-            ):
+        for number, call in enumerate(calls):
+            judged = rules.judge(call)
+            rule, ruling = judged.rule, judged.ruling
+            if ruling is Ruling.LIMIT and rule and self._within(rule, call, key_id, place):
                 ruling = Ruling.ALLOW
-            found.append(CallDecision(number, ruling, judged.rule))
-            found += [CallDecision(number, Ruling.DRY_RUN, rule) for rule in judged.watched]
+            found.append(CallDecision(number, ruling, rule))
+            found += [CallDecision(number, Ruling.DRY_RUN, one) for one in judged.watched]
         return found
 
-    def _within(self, rule: ActionRule, call: RequestedCall, key_id: str) -> bool:
+    # Models' answers.
+
+    def guards_answers(self, route: str) -> bool:
+        """Tell whether the calls in a route's answers are judged."""
+        return route in self._terms.answers
+
+    def passes_answers(self, route: str) -> bool:
+        """Tell whether what cannot be read of a route's answers goes on all the same."""
+        return self._terms.answers[route].passes
+
+    def unreadable(self, route: str) -> None:
+        """Count what could not be read of an answer."""
+        what = "passed" if self.passes_answers(route) else "refused"
+        self._counters.guard[route, f"unreadable_{what}"] += 1
+
+    async def decide_answer(
+        self,
+        route: str,
+        calls: Sequence[RequestedCall],
+        *,
+        key_id: str,
+        step_id: str,
+        waiting: Waiting,
+    ) -> list[CallDecision]:
+        """Return what becomes of each call in an answer; each waits for its own person."""
+        # An agent's call over a guarded route of tools is counted there once more.
+        decisions = self._judge(self._terms.answers[route], calls, key_id, "answers:")
+
+        async def settled(one: CallDecision) -> CallDecision:
+            if one.ruling is not Ruling.HOLD:
+                return one
+            rule = one.rule or ActionRule("otherwise", Ruling.HOLD)
+            approval = await self._answered(
+                calls[one.number],
+                rule,
+                key_id=key_id,
+                route=route,
+                step_id=step_id,
+                waiting=waiting,
+            )
+            return one._replace(approval=approval)
+
+        return [*await asyncio.gather(*map(settled, decisions))]
+
+    def _within(self, rule: ActionRule, call: RequestedCall, key_id: str, place: str) -> bool:
         """Count a call against its rule's budget, over all workers and sessions."""
         budget = rule.budget
         if budget is None:
@@ -167,7 +214,7 @@ class CallGuard:
         who = blake2b(who.encode(), digest_size=12).hexdigest()
         now = time.time()
         window = int(now) // budget.seconds
-        name = f"action:{rule.name}:{budget.per}:{who}:{window}"
+        name = f"action:{place}{rule.name}:{budget.per}:{who}:{window}"
         return self._ledger.claim(name, budget.calls, (window + 1) * budget.seconds)
 
     async def ask(

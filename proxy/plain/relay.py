@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from proxy.exchange import InFlight
 from proxy.plain import messages
 from proxy.plain.messages import BrokenBodyError, MalformedMessageError, RequestHead, ResponseHead
+from proxy.responses import LocalReply
 from trajectory.exchange import ExchangeOutcome
 
 _COMPLETE = ExchangeOutcome.COMPLETE
@@ -209,6 +210,10 @@ class ResponseRelay:
             if not last:
                 return
             body = live.response_whole(b"".join(out))
+            if live.is_judged:
+                self._tail = []
+                self._judge(body, excess=excess)
+                return
             length = len(body) if pieces or body else None
             response.fields = (*response.fields, *live.told())
             self._tail = out = [self._head_of(response, length), body]
@@ -223,12 +228,59 @@ class ResponseRelay:
             if last:
                 if tee is not None and (rest := tee(b"")):
                     self._add(out, rest)
+                if live.is_judged:
+                    self._judge(None, excess=excess)
+                    return
                 if self._chunks:
                     out.append(messages.last_chunk((*response.body.trailers, *live.told())))
         if not last:
             self._send_tail()
             return
-        call = self._call
+        self._done(excess)
+
+    def _judge(self, body: bytes | None, *, excess: bytes) -> None:
+        """Let the upstream go, and hold the rest until its tool calls are judged."""
+        response, call = self.response, self._call
+        assert response is not None  # noqa: S101 - for the type checker
+        if excess or response.body.excess or not response.keeps_alive:
+            call.drop_upstream()
+        call.release_upstream()
+        self._send_tail()
+        self._ground.run(self._end_judged(body))
+
+    async def _end_judged(self, body: bytes | None) -> None:
+        live, response = self._live, self.response
+        assert response is not None  # noqa: S101 - for the type checker
+        told = await live.judged(
+            body, send=None if body is not None else self._send_now, gone=lambda: self._call.is_over
+        )
+        if self._call.is_over:
+            return
+        if isinstance(told, LocalReply):
+            if body is None:  # its answer has begun
+                self._call.cut()
+                return
+            self._tail = [messages.write_reply(told, close=False)]
+        elif body is None:
+            if told:
+                self._add(self._tail, told)
+            if self._chunks:
+                self._tail.append(messages.last_chunk((*response.body.trailers, *live.told())))
+        else:
+            response.fields = (*response.fields, *live.told())
+            length = len(told) if body or told else None
+            self._tail = [self._head_of(response, length), told]
+        self._done()
+
+    def _send_now(self, data: bytes) -> None:
+        """Send to a client that waits behind what it has."""
+        self._client.since = self._ground.now()
+        self._client.send(messages.chunk(data) if self._chunks else data)
+
+    def _done(self, excess: bytes = b"") -> None:
+        """End the exchange, and the response once its record is on the disk."""
+        live, response, call = self._live, self.response, self._call
+        assert response is not None  # noqa: S101 - for the type checker
         if excess or response.body.excess or not response.keeps_alive:
             call.drop_upstream()
         call.release_upstream()

@@ -87,6 +87,8 @@ class PreparedRoute:
     """Puts surrogates into its requests."""
     guard: CallGuard | None = None
     """Judges its tool calls before they are sent."""
+    answers: CallGuard | None = None
+    """Judges the tool calls in its model's answers."""
     serving: ServedModel | None = None
     """What answers where the route names a registered model; there are no targets then."""
     _lowered_until: dict[str, float] = field(default_factory=dict)

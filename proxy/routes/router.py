@@ -77,6 +77,8 @@ class Router:
         for plan in self.plans:
             if guard.guards(plan.name):
                 plan.guard = guard
+            if guard.guards_answers(plan.name):
+                plan.answers = guard
 
     def refresh_credentials(self) -> None:
         """Read the credentials again that come from files; what cannot be read stays as it was."""

@@ -25,6 +25,8 @@ class GuardSetup:
     routes: tuple[str, ...] = ("tools",)
     operations: tuple[tuple[str, str, str], ...] | None = None
     """Name, method and path of what plain HTTP tools can do."""
+    answers: tuple[str, ...] = ()
+    """Routes whose models' answers are judged."""
 
     def approvals(self) -> Approvals:
         """Return the file that the gateway writes."""
@@ -46,5 +48,8 @@ class GuardSetup:
         if self.operations is not None:
             found = tuple(operation(*one) for one in self.operations)
         return GuardTerms(
-            dict.fromkeys(self.routes, RouteRules(rules, found)), self.approvals(), POLICY_HASH
+            dict.fromkeys(self.routes, RouteRules(rules, found)),
+            self.approvals(),
+            POLICY_HASH,
+            dict.fromkeys(self.answers, rules),
         )

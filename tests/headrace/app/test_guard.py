@@ -52,6 +52,22 @@ def test_a_bundle_without_actions_guards_nothing(tmp_path: Path, secrets: Secret
     assert GuardSetup.of(load_bundle(), (TOOLS,), Home(tmp_path), secrets) is None
 
 
+def test_answers_of_models_are_guarded_where_a_document_names_them(
+    folder: Path, tmp_path: Path, secrets: Secrets
+) -> None:
+    path = folder / "actions.yaml"
+    path.write_text(path.read_text().replace('routes: ["*"]', "answers: [openai]"))
+    setup = GuardSetup.of(load_bundle(folder), (TOOLS, MODEL), Home(tmp_path), secrets)
+    terms = setup() if setup else None
+    assert terms is not None
+    assert ([*terms.routes], [*terms.answers]) == ([], ["openai"])
+    path.write_text(path.read_text().replace("answers: [openai]", "answers: [tools]"))
+    with pytest.raises(
+        PolicyError, match=r"spec.answers: no route of models is named tools.*openai"
+    ):
+        check_actions(read_actions(folder), (TOOLS, MODEL))
+
+
 def test_a_route_that_is_not_there_or_no_tools_stops_the_start(folder: Path) -> None:
     path = folder / "actions.yaml"
     path.write_text(path.read_text().replace('routes: ["*"]', "routes: [openai]"))

@@ -11,6 +11,7 @@ from headrace.app.installation import operations_of
 from headrace.app.master_key import Secrets
 from proxy.config import Route, Upstream
 from proxy.guard.approvals import Approvals
+from proxy.guard.conditions import fits
 from proxy.guard.document import ALL, Action, rules_of
 from proxy.guard.route import GuardTerms, RouteRules
 from proxy.guard.rules import ActionRules
@@ -95,6 +96,20 @@ class GuardSetup:
             return None
         approvals = Approvals(self.approvals, self.approvals_key)
         return GuardTerms(rules, approvals, self.content_hash, answers)
+
+
+def tap_terms(folder: Path, name: str, home: Home, secrets: Secrets) -> GuardTerms | None:
+    """Return what a bundle's folder says of a stdio server; None where it says nothing.
+
+    Raises:
+        DocumentError: a document is wrong.
+    """
+    documents = read_actions(folder)
+    rules = rules_of(one for one in documents if any(fits(tap, name) for tap in one.spec.taps))
+    if rules is None:
+        return None
+    approvals = approvals_of(home, secrets)
+    return GuardTerms({name: RouteRules(rules)}, approvals, hash_of(documents))
 
 
 def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:

@@ -4,7 +4,9 @@ import os
 import re
 import secrets
 import signal
-from pathlib import PurePath
+import time
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
@@ -14,11 +16,14 @@ from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.app.output import note
 from proxy.clients.keys import KeyRegistry
+from proxy.clients.shared_counters import SharedCounters
 from proxy.config import GatewayConfig
+from proxy.guard.route import CallDecision, CallGuard, GuardTerms
+from proxy.recording.capture import new_exchange_id
 from proxy.recording.recorder import Recorder
 from proxy.recording.spool_factory import open_spool
-from proxy.spool import SpoolWriter
-from proxy.tap import MessageRecorder, run_tapped
+from proxy.spool import RecordKind, SpoolUnavailableError, SpoolWriter, records
+from proxy.tap import LineGuard, MessageRecorder, run_tapped
 from proxy.tap.messages import Server
 from proxy.telemetry.counters import Counters
 from trajectory.errors import ConfigurationError, HeadraceError
@@ -46,6 +51,9 @@ def tap(
     ] = None,
 ) -> None:
     """Run a stdio MCP server and capture its messages: put this before the server's command."""
+    from governance.policy import load_bundle
+    from headrace.app.guard import tap_terms
+
     running = AppContext.of(context)
     home = running.home.create()
     config = gateway_config(running.settings, home)
@@ -65,8 +73,10 @@ def tap(
         f"tap-{secrets.token_hex(12)}",
         trace_parent=environment.get("TRACEPARENT"),
     )
-    tapping = TapSession(config, registry, about, running.secrets.derive(b"spool"))
-    code = run_tapped(command, environment, tapping.listen, tapping.counters)
+    folder = load_bundle(Path(running.settings.policy.bundle)).path
+    terms = tap_terms(folder, about.name, home, running.secrets)
+    tapping = TapSession(config, registry, about, running.secrets.derive(b"spool"), terms)
+    code = run_tapped(command, environment, tapping.listen, tapping.counters, tapping.guard)
     if code < 0:
         # End as the server ended, so that whoever waits for us is told the same.
         signal.signal(-code, signal.SIG_DFL)
@@ -78,10 +88,17 @@ class TapSession:
     """The spool of one run, opened once the server runs; without one, everything still passes."""
 
     def __init__(
-        self, config: GatewayConfig, registry: KeyRegistry, server: Server, spool_key: bytes
+        self,
+        config: GatewayConfig,
+        registry: KeyRegistry,
+        server: Server,
+        spool_key: bytes,
+        terms: GuardTerms | None = None,
     ) -> None:
         self._config, self._registry, self._server = config, registry, server
         self._spool_key = spool_key
+        self._terms = terms
+        self._guard: CallGuard | None = None
         self._spool: SpoolWriter | None = None
         self._messages: MessageRecorder | None = None
         self.counters = Counters()
@@ -99,10 +116,44 @@ class TapSession:
         self._messages = MessageRecorder(recorder, self._registry, self._server)
         return self
 
-    def message(self, line: bytes, *, from_client: bool) -> None:
-        """Record one line."""
-        if self._messages is not None:
-            self._messages.message(line, from_client=from_client)
+    def guard(self) -> LineGuard | None:
+        """Return what judges the client's lines; None where no rule is about this server."""
+        if self._terms is None:
+            return None
+        ledger = SharedCounters(self._config.limits)
+        self._guard = CallGuard(self._terms, ledger, self.counters)
+        return LineGuard(self._guard, self._server.name, self._server.client, self.counters, self)
+
+    def message(self, line: bytes, *, from_client: bool) -> str:
+        """Record one line; whatever fails in it costs the record alone."""
+        if self._messages is None:
+            return ""
+        try:
+            return self._messages.message(line, from_client=from_client)
+        except Exception:  # noqa: BLE001 - the message goes on whatever capture does
+            self.counters.faults += 1
+            return ""
+
+    def decided(self, decisions: Sequence[CallDecision], step_id: str) -> None:
+        """Have the lake hear of decisions, as it hears of feedback."""
+        assert self._guard is not None  # noqa: S101 - it made them
+        said = self._guard.signals(self._server.name, decisions, step_id)
+        if self._spool is None or not step_id:
+            return
+        try:
+            for name, body in said:
+                record = records.feedback(
+                    new_exchange_id(),
+                    self._server.client,
+                    received_at=time.time(),
+                    feedback_id=name,
+                    target_kind="step",
+                    target_id=step_id,
+                    body=body,
+                )
+                self._spool.append(RecordKind.FEEDBACK, record)
+        except SpoolUnavailableError:
+            self.counters.uncaptured["feedback"] += 1
 
     def close(self, outcome: ExchangeOutcome) -> None:
         """End what is open, close the spool and say what was lost."""

@@ -77,12 +77,13 @@ def comment(text: str) -> bytes:
 
 def progress(token: JsonValue, number: int, text: str) -> bytes:
     """Return the event that tells a client how far its call is."""
+    return _event(json.dumps(progress_message(token, number, text)).encode())
+
+
+def progress_message(token: JsonValue, number: int, text: str) -> JsonObject:
+    """Return the notification that tells a client how far its call is."""
     params: JsonObject = {"progressToken": token, "progress": number, "message": text}
-    return _event(
-        json.dumps(
-            {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-        ).encode()
-    )
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
 def as_events(reply: LocalReply) -> bytes:

@@ -190,6 +190,12 @@ class ActionSpec(StrictModel):
             "them; `*` for all of them."
         ),
     )
+    taps: Patterns = Field(
+        default=(),
+        description=(
+            "Names of stdio servers that `headrace tap` runs, or patterns of `*` and `?`."
+        ),
+    )
     otherwise: Literal["allow", "hold", "deny"] = Field(
         default="allow", description="What becomes of calls that no rule is about."
     )
@@ -204,8 +210,8 @@ class ActionSpec(StrictModel):
 
     @model_validator(mode="after")
     def _guards_something(self) -> Self:
-        if not self.routes and not self.answers:
-            raise ValueError("name routes, or answers")
+        if not (self.routes or self.answers or self.taps):
+            raise ValueError("name routes, answers or taps")
         return self
 
     @model_validator(mode="after")

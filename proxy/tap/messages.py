@@ -88,14 +88,14 @@ class MessageRecorder:
         self._lock = Lock()
         self._closed = False
 
-    def message(self, line: bytes, *, from_client: bool) -> None:
-        """Record one line."""
+    def message(self, line: bytes, *, from_client: bool) -> str:
+        """Record one line; return the step that begins with it, empty where none does."""
         with self._lock:
             if self._closed:
-                return
+                return ""
             if not self._registry.valid(self._server.client.key_id):
                 self._recorder.counters.uncaptured["key-revoked"] += 1
-                return
+                return ""
             values = _messages(line)
             answered = [
                 self._open.pop((not from_client, name))
@@ -105,13 +105,13 @@ class MessageRecorder:
             if answered:
                 for capture in answered:
                     _answer(capture, line)
-                return
+                return ""
             for name in _cancelled(values):
                 if capture_ := self._open.pop((from_client, name), None):
                     capture_.end(ExchangeOutcome.CLIENT_ABORT)
-            self._begin(line, _ids(values, asked=True), from_client=from_client)
+            return self._begin(line, _ids(values, asked=True), from_client=from_client)
 
-    def _begin(self, line: bytes, names: list[str], *, from_client: bool) -> None:
+    def _begin(self, line: bytes, names: list[str], *, from_client: bool) -> str:
         headers = [_JSON, (b"mcp-session-id", self._server.session.encode())]
         if self._server.trace_parent:
             headers.append((b"traceparent", self._server.trace_parent.encode()))
@@ -135,6 +135,7 @@ class MessageRecorder:
             capture.end(ExchangeOutcome.COMPLETE)
         if len(self._open) > OPEN_REQUESTS:
             self._open.popitem(last=False)[1].end(ExchangeOutcome.UPSTREAM_ABORT)
+        return capture.exchange.hex()
 
     def close(self, outcome: ExchangeOutcome) -> None:
         """End what was never answered; nothing is recorded after that."""

@@ -2,7 +2,7 @@
 
 Each direction has a thread that reads what is there, lets it be recorded, and writes it on. What
 a message's receiver has seen is therefore in the spool already. Recording that fails is counted;
-the bytes go on.
+the bytes go on. Where rules guard the server, lines go on to it once they are judged.
 """
 
 import os
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from proxy.tap.line_guard import LineGuard, LineWriter
 from proxy.tap.messages import LineCutter
 from proxy.telemetry.counters import Counters
 from trajectory.errors import ConfigurationError
@@ -35,8 +36,8 @@ _PASSED = frozenset(
 class Listener(Protocol):
     """Takes the messages that pass."""
 
-    def message(self, line: bytes, *, from_client: bool) -> None:
-        """Take one line."""
+    def message(self, line: bytes, *, from_client: bool) -> str:
+        """Take one line; return the step that it is, where it is one."""
 
     def close(self, outcome: ExchangeOutcome) -> None:
         """Take notice of the end and finish up; signals wait until this has returned."""
@@ -46,20 +47,30 @@ class _Pump(threading.Thread):
     """Copies one direction until either side closes."""
 
     def __init__(
-        self, source: int, target: int, hear: Callable[[bytes], None], close: Callable[[], None]
+        self,
+        source: int,
+        writer: LineWriter,
+        hear: Callable[[bytes], None],
+        close: Callable[[], None],
+        guard: LineGuard | None = None,
     ) -> None:
         super().__init__(daemon=True)
-        self._source, self._target = source, target
+        self._source, self._writer = source, writer
         self._hear, self._close = hear, close
+        self._guard = guard
         self.broken = False
         """Whether the reading side went away."""
 
     def run(self) -> None:
+        guard = self._guard
         while data := _read(self._source):
             self._hear(data)
-            if not _write(self._target, data):
+            told = data if guard is None else guard.feed(data)
+            if told and not self._writer.passed(told):
                 self.broken = True
                 break
+        if guard is not None and (rest := guard.end()):
+            self._writer.passed(rest)
         self._close()
 
 
@@ -68,16 +79,6 @@ def _read(source: int) -> bytes:
         return os.read(source, _PIECE)
     except OSError:
         return b""
-
-
-def _write(target: int, data: bytes) -> bool:
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(target, view) :]
-        except OSError:
-            return False
-    return True
 
 
 def _hearer(
@@ -106,6 +107,7 @@ def run_tapped(
     environment: dict[str, str],
     listen: Callable[[], Listener | None],
     counters: Counters,
+    guards: Callable[[], LineGuard | None] = lambda: None,
 ) -> int:
     """Run ``command`` as a child between our own standard input and output until it ends.
 
@@ -114,6 +116,7 @@ def run_tapped(
         environment: what the child gets.
         listen: gives who takes the messages, called once the child runs; None takes none.
         counters: where losses are counted.
+        guards: gives what judges the client's lines, called after ``listen``; None lets all pass.
 
     Returns:
         The child's exit code; negative, the signal that ended it.
@@ -125,9 +128,12 @@ def run_tapped(
     try:
         child = _start(command, environment, before)
         listener = listen()
-        _, from_server = _pumps(child, listener, counters)
+        guard = guards()
+        _, from_server = _pumps(child, listener, counters, guard)
         _attend(child)
         from_server.join(_DRAIN_SECONDS)
+        if guard is not None:
+            guard.close()
         if listener is not None:
             gone = from_server.broken
             listener.close(ExchangeOutcome.CLIENT_ABORT if gone else ExchangeOutcome.UPSTREAM_ABORT)
@@ -157,14 +163,20 @@ def _start(
 
 
 def _pumps(
-    child: "subprocess.Popen[bytes]", listener: Listener | None, counters: Counters
+    child: "subprocess.Popen[bytes]",
+    listener: Listener | None,
+    counters: Counters,
+    guard: LineGuard | None,
 ) -> tuple[_Pump, _Pump]:
     """Start both directions; a side that closes is closed on the other side too."""
     stdin, stdout = child.stdin, child.stdout
     if stdin is None or stdout is None:
         raise ValueError("the child was started without pipes")
 
+    server, client = LineWriter(stdin.fileno()), LineWriter(1)
+
     def end_input() -> None:
+        server.close()
         with suppress(OSError):
             stdin.close()
         with suppress(OSError):
@@ -174,9 +186,13 @@ def _pumps(
         with suppress(OSError):
             stdout.close()
 
-    to_server = _Pump(0, stdin.fileno(), _hearer(listener, counters, from_client=True), end_input)
+    # A guard lets lines be recorded itself: it has to know which step each is.
+    hear = _hearer(listener if guard is None else None, counters, from_client=True)
+    if guard is not None:
+        guard.to_server, guard.to_client = server.line, client.line
+    to_server = _Pump(0, server, hear, end_input, guard)
     from_server = _Pump(
-        stdout.fileno(), 1, _hearer(listener, counters, from_client=False), end_output
+        stdout.fileno(), client, _hearer(listener, counters, from_client=False), end_output
     )
     to_server.start()
     from_server.start()

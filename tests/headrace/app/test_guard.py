@@ -56,7 +56,7 @@ def test_answers_of_models_are_guarded_where_a_document_names_them(
     folder: Path, tmp_path: Path, secrets: Secrets
 ) -> None:
     path = folder / "actions.yaml"
-    path.write_text(path.read_text().replace('routes: ["*"]', "answers: [openai]"))
+    path.write_text(path.read_text().replace('routes: ["*"]\n  taps: ["*"]', "answers: [openai]"))
     setup = GuardSetup.of(load_bundle(folder), (TOOLS, MODEL), Home(tmp_path), secrets)
     terms = setup() if setup else None
     assert terms is not None

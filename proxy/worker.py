@@ -20,6 +20,7 @@ from proxy.clients.session_keys import SessionKeys
 from proxy.clients.shared_counters import SharedCounters
 from proxy.config import GatewayConfig
 from proxy.exchange import Services
+from proxy.guard.operators import OperatorApi
 from proxy.guard.route import CallGuard, GuardTerms
 from proxy.housekeeping import Housekeeping
 from proxy.inline.route import InlineTerms
@@ -95,6 +96,9 @@ class Gateway:
             levels=lambda: {plan.name: plan.level for plan in self._router.plans},
             disk=lambda: self._spool.breaker.failures if self._spool else {},
             ready=self._ready,
+            operators=None
+            if guard is None or guard.operators is None
+            else OperatorApi(guard.approvals, guard.operators),
         )
 
     async def start(self) -> Addresses:

@@ -1,8 +1,9 @@
 """What judges tool calls in gateways: documents of kind Action in the policy's folder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from governance.audit import AuditLog
 from governance.errors import PolicyError
 from governance.policy import PolicyBundle
 from governance.policy.secrets import read_policy
@@ -13,9 +14,10 @@ from proxy.config import Route, Upstream
 from proxy.guard.approvals import Approvals
 from proxy.guard.conditions import fits
 from proxy.guard.document import ALL, Action, rules_of
+from proxy.guard.operators import OperatorTerms
 from proxy.guard.route import GuardTerms, RouteRules
 from proxy.guard.rules import ActionRules
-from trajectory.canonical import content_hash
+from trajectory.canonical import JsonObject, content_hash
 from trajectory.dialects.operations import Operation
 from trajectory.documents.problems import validate
 from trajectory.errors import ConfigurationError
@@ -41,6 +43,11 @@ def approvals_of(home: Home, secrets: Secrets) -> Approvals:
     return Approvals(home.approvals, secrets.derive(b"approvals"))
 
 
+def credential_of(secrets: Secrets) -> str:
+    """Return what lets operators approve over HTTP; another master key makes another one."""
+    return f"hro_{secrets.derive(b'operators').hex()}"
+
+
 def hash_of(documents: list[Action]) -> str:
     """Return the hash by which decisions name the documents that made them."""
     return content_hash([document.model_dump(mode="json") for document in documents])
@@ -54,7 +61,10 @@ class GuardSetup:
     content_hash: str
     routes: tuple[Route, ...]
     approvals: Path
-    approvals_key: bytes
+    approvals_key: bytes = field(repr=False)
+    credential: str = field(repr=False)
+    audit: Path
+    audit_key: bytes = field(repr=False)
 
     @classmethod
     def of(
@@ -69,9 +79,16 @@ class GuardSetup:
         check_actions(documents, routes)
         if not documents:
             return None
-        key = secrets.derive(b"approvals")
-        folder = bundle.path.absolute()
-        return cls(folder, hash_of(documents), routes, home.approvals, key)
+        return cls(
+            folder=bundle.path.absolute(),
+            content_hash=hash_of(documents),
+            routes=routes,
+            approvals=home.approvals,
+            approvals_key=secrets.derive(b"approvals"),
+            credential=credential_of(secrets),
+            audit=home.audit / "audit.jsonl",
+            audit_key=secrets.derive(b"audit"),
+        )
 
     def __call__(self) -> GuardTerms | None:
         """Read the rules; called once in each worker.
@@ -95,7 +112,13 @@ class GuardSetup:
         if not rules and not answers:
             return None
         approvals = Approvals(self.approvals, self.approvals_key)
-        return GuardTerms(rules, approvals, self.content_hash, answers)
+        log = AuditLog(self.audit, self.audit_key)
+
+        def audit(actor: str, action: str, subject: str, detail: JsonObject) -> None:
+            log.append(actor=actor, action=action, subject=subject, detail=detail)
+
+        operators = OperatorTerms(self.credential, audit)
+        return GuardTerms(rules, approvals, self.content_hash, answers, operators)
 
 
 def tap_terms(folder: Path, name: str, home: Home, secrets: Secrets) -> GuardTerms | None:
@@ -121,7 +144,7 @@ def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:
     kinds: dict[str, str] = {route.name: route.kind for route in routes}
     for document in documents:
         spec = document.spec
-        for field, named, kind in (
+        for place, named, kind in (
             ("routes", spec.routes, "tool"),
             ("answers", spec.answers, "model"),
         ):
@@ -130,7 +153,7 @@ def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:
                     continue
                 known = ", ".join(sorted(one for one, is_ in kinds.items() if is_ == kind))
                 raise PolicyError(
-                    f"Action {document.metadata.name}: spec.{field}: no route of {kind}s is named "
+                    f"Action {document.metadata.name}: spec.{place}: no route of {kind}s is named "
                     f"{name}. Routes with `kind: {kind}`: {known or 'none'}"
                 )
 

@@ -75,6 +75,18 @@ def deny(
     _decide(context, approval, reason, approve=False, as_json=as_json)
 
 
+@app.command()
+def credential(context: typer.Context) -> None:
+    """Print what opens /approvals on the gateway's admin port; for operators, not for agents."""
+    from headrace.app.guard import credential_of
+
+    running = AppContext.of(context)
+    running.audit.append(
+        actor=running.user.name, action="approval.credential", subject="operators", detail={}
+    )
+    typer.echo(credential_of(running.secrets))
+
+
 def _decide(
     context: typer.Context, approval: str, reason: str, *, approve: bool, as_json: bool
 ) -> None:

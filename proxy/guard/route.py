@@ -11,6 +11,7 @@ from proxy.clients.credentials import RawFields
 from proxy.clients.shared_counters import SharedCounters
 from proxy.guard.approvals import Approval, Approvals
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
+from proxy.guard.operators import OperatorTerms
 from proxy.guard.rules import (
     ActionRule,
     ActionRules,
@@ -47,6 +48,8 @@ class GuardTerms:
     """Of the documents."""
     answers: Mapping[str, ActionRules] = field(default_factory=dict)
     """What is guarded of models' answers, by route."""
+    operators: OperatorTerms | None = None
+    """Who may approve over HTTP; None where nobody may."""
 
 
 class CallDecision(NamedTuple):

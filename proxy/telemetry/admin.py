@@ -10,9 +10,11 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
 
+from proxy.guard.operators import MOST_BODY_BYTES, OperatorApi
 from proxy.heads import host_of
 from proxy.routes.router import Router
 from proxy.spool import SpoolWriter, layout
@@ -69,8 +71,34 @@ def _names_another(lines: Sequence[bytes]) -> bool:
     return any(each is not None and not _is_loopback(each) for each in named)
 
 
+async def _operated(
+    operators: OperatorApi,
+    method: bytes,
+    path: bytes,
+    lines: Sequence[bytes],
+    reader: asyncio.StreamReader,
+) -> tuple[str, str, bytes]:
+    """Answer an operator, who may send a short body."""
+    fields = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(b":") for line in lines)
+    }
+    length = fields.get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > MOST_BODY_BYTES or b"transfer-encoding" in fields:
+        return "413 Content Too Large", "text/plain", b"send a short body with its length\n"
+    body = await reader.readexactly(int(length))
+    reply = await asyncio.to_thread(
+        operators.answer,
+        method.decode("latin-1"),
+        path.decode("latin-1"),
+        fields.get(b"authorization", b"").decode("latin-1"),
+        body,
+    )
+    return f"{reply.status} {HTTPStatus(reply.status).phrase}", "application/json", reply.body
+
+
 class Admin:
-    """A tiny HTTP server: one request per connection, GET only."""
+    """A tiny HTTP server: one request per connection; GET, and what operators post of approvals."""
 
     def __init__(
         self,
@@ -80,12 +108,14 @@ class Admin:
         ready: Callable[[], bool],
         disk: Callable[[], Mapping[str, int]],
         levels: Callable[[], Mapping[str, str]],
+        operators: OperatorApi | None = None,
     ) -> None:
         self._counters = counters
         self._gauges = gauges
         self._ready = ready
         self._disk = disk
         self._levels = levels
+        self._operators = operators
         self._is_local = False
         """It listens for this machine alone."""
         self._servers: list[asyncio.Server] = []
@@ -112,6 +142,10 @@ class Admin:
                 method, path, *_ = [*lines[0].split(b" "), b""]
                 if self._is_local and _names_another(lines[1:]):
                     status, kind, body = "421 Misdirected Request", "text/plain", b"ask localhost\n"
+                elif self._operators is not None and path.startswith(b"/approvals"):
+                    status, kind, body = await _operated(
+                        self._operators, method, path, lines[1:], reader
+                    )
                 else:
                     status, kind, body = self._page(method, path)
                 writer.write(

@@ -1,5 +1,6 @@
 """Rules on tool calls, for gateways of tests and benchmarks."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Any
 
 from proxy.guard.approvals import Approvals
 from proxy.guard.document import Action, rules_of
+from proxy.guard.operators import OperatorTerms
 from proxy.guard.route import GuardTerms, RouteRules
 from trajectory.dialects.operations import operation
 
 APPROVALS_KEY = b"a" * 32
+CREDENTIAL = "hro_test"
 POLICY_HASH = "b2:test"
 
 
@@ -52,4 +55,14 @@ class GuardSetup:
             self.approvals(),
             POLICY_HASH,
             dict.fromkeys(self.answers, rules),
+            OperatorTerms(CREDENTIAL, self._audit),
         )
+
+    def _audit(self, *entry: Any) -> None:
+        with self.path.with_suffix(".audit").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def audited(self) -> list[Any]:
+        """Return what operators did."""
+        lines = self.path.with_suffix(".audit").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from governance.audit import AuditLog
 from governance.errors import PolicyError
 from governance.policy import load_bundle
 from governance.policy.bundle import SHIPPED
-from headrace.app.guard import GuardSetup, check_actions, read_actions
+from headrace.app.guard import GuardSetup, check_actions, credential_of, read_actions
 from headrace.app.home import Home
 from headrace.app.master_key import Secrets, load_secrets
 from proxy.config import Route
@@ -50,6 +51,21 @@ def test_rules_of_a_bundle_guard_its_routes_of_tools(
 
 def test_a_bundle_without_actions_guards_nothing(tmp_path: Path, secrets: Secrets) -> None:
     assert GuardSetup.of(load_bundle(), (TOOLS,), Home(tmp_path), secrets) is None
+
+
+def test_what_operators_do_over_http_is_audited(
+    folder: Path, tmp_path: Path, secrets: Secrets
+) -> None:
+    home = Home(tmp_path).create()
+    setup = GuardSetup.of(load_bundle(folder), (TOOLS,), home, secrets)
+    terms = setup() if setup else None
+    assert terms is not None
+    assert terms.operators is not None
+    assert terms.operators.credential == credential_of(secrets)
+    assert credential_of(secrets) not in repr(setup)
+    terms.operators.audit("operator:ada", "approval.approved", "0123", {"rule": "payments"})
+    (entry,) = AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit")).entries()
+    assert (entry.actor, entry.action) == ("operator:ada", "approval.approved")
 
 
 def test_answers_of_models_are_guarded_where_a_document_names_them(

@@ -26,7 +26,6 @@ _EXTRAS = {
         "presidio-analyzer",
         "spacy",
         "great-expectations",
-        "google-re2",
         "pyahocorasick",
     ),
     "train": ("torch", "transformers", "trl", "accelerate", "peft", "datasets"),

@@ -244,7 +244,6 @@ _EXTRAS = {
     "presidio_analyzer": "governance",
     "spacy": "governance",
     "great_expectations": "governance",
-    "re2": "governance",
     "ahocorasick": "governance",
     "torch": "train",
     "transformers": "train",

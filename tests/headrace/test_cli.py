@@ -201,6 +201,26 @@ def test_a_governing_process_keeps_its_lock_when_files_beside_it_are_deleted(hom
         pass
 
 
+GATEWAY_ALONE = """
+import sys
+from pathlib import Path
+
+for module in {lacking!r}:
+    sys.modules[module] = None
+import headrace.app.guard, headrace.app.inline, headrace.cli.gateway, proxy.gateway
+from governance.policy import load_bundle
+for bundle in ("default", "agents-safe", "gdpr"):
+    load_bundle(Path(bundle))
+"""
+
+
+def test_the_gateways_image_needs_nothing_of_governance() -> None:
+    lacking = ["presidio_analyzer", "spacy", "thinc", "great_expectations", "ahocorasick"]
+    code = GATEWAY_ALONE.format(lacking=[*lacking, "phonenumbers", "torch", "trl"])
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_a_missing_package_names_the_extra() -> None:
     assert "headrace[train]" in str(missing_extra("trl.trainer"))
     assert "headrace[train]" in str(missing_extra("cronsim"))

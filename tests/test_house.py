@@ -29,7 +29,6 @@ ALONE: dict[str, str] = {
     "governance.redact.surrogates": "one operator",
     "governance.redact.splice": "one algorithm: findings that overlap, tested alone",
     "governance.redact.wire": "redaction of requests, tested alone",
-    "governance.trial.build": "what a trial needs; governance.trial.run runs it",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",
     "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
 }

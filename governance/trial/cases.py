@@ -110,6 +110,10 @@ class ExpectedOutcome(Spec):
             "of the request."
         ),
     )
+    actions: dict[str, Literal["deny", "hold", "limit", "dry-run", "allow"]] | None = Field(
+        default=None,
+        description="What rules of kind Action make of `tool_calls` on this route, by the tool's name.",
+    )
 
 
 class Case(Spec):

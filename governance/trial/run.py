@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -46,6 +46,14 @@ class WireTrial(Protocol):
         ...
 
 
+class CallTrial(Protocol):
+    """Says what becomes of tool calls where a policy has rules on them."""
+
+    def rulings(self, given: CaseCall) -> Mapping[str, str]:
+        """Return the decision about each tool call of a case, by the tool's name."""
+        ...
+
+
 type RedactorFactory = Callable[[PolicyBundle, bytes], CallRedactor]
 """Builds the redactor of a bundle with a pseudonym key."""
 
@@ -71,6 +79,7 @@ def run_policy_tests(
     redactor_factory: RedactorFactory,
     *,
     wire: WireTrial | None = None,
+    calls: CallTrial | None = None,
     gate: QualityGate | None = None,
 ) -> list[CaseResult]:
     """Run the cases kept beside a bundle, each through a governor of its own.
@@ -80,6 +89,7 @@ def run_policy_tests(
         redactor_factory: builds its redactor; called once.
         wire: says what its ``Redaction.inline`` makes of a call; cases that expect something of that
             fail without.
+        calls: says what its rules of kind Action make of tool calls, likewise.
         gate: the quality gate; without one, the same expectations in plain Python.
 
     Raises:
@@ -90,7 +100,7 @@ def run_policy_tests(
         return []
     redactor = redactor_factory(bundle, TRIAL_KEY)
     gate = gate or RowGate(bundle.quality.spec)
-    return [_run(bundle, redactor, gate, wire, placed) for placed in cases]
+    return [_run(bundle, redactor, gate, (wire, calls), placed) for placed in cases]
 
 
 def judge_given(
@@ -130,9 +140,10 @@ def _run(
     bundle: PolicyBundle,
     redactor: CallRedactor,
     gate: QualityGate,
-    wire: WireTrial | None,
+    trials: tuple[WireTrial | None, CallTrial | None],
     placed: PlacedCase,
 ) -> CaseResult:
+    wire, calls = trials
     given, expect = placed.case.given, placed.case.expect
     batch = judge_given(bundle, redactor, gate, given)
     problems = [*_problems(expect, batch)]
@@ -143,7 +154,22 @@ def _run(
             sent, told = wire.texts(given)
             problems += _misplaced("sent", expect.sent, sent)
             problems += _misplaced("told", expect.told, told)
+    if expect.actions is not None:
+        problems += _misjudged(expect.actions, given, calls)
     return CaseResult(placed.case.name, placed.file, placed.line, tuple(problems))
+
+
+def _misjudged(
+    expect: Mapping[str, str], given: CaseCall, calls: CallTrial | None
+) -> Iterable[str]:
+    """Yield which tool calls are judged otherwise than a case expects."""
+    if calls is None:
+        yield "actions: not tried here; `headrace policy test` does"
+        return
+    told = calls.rulings(given)
+    for name, wanted in expect.items():
+        if told.get(name) != wanted:
+            yield f"actions.{name}: expected {wanted}, got {told.get(name, 'no such call')}"
 
 
 def _misplaced(name: str, expect: ExpectedTexts | None, text: str) -> Iterable[str]:

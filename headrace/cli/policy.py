@@ -67,10 +67,13 @@ def run_tests(
 ) -> None:
     """Run the test cases of a bundle. Exit code 1 if one fails."""
     from governance.trial import run_policy_tests
+    from headrace.app.action_trial import ActionTrial
     from headrace.app.inline_trial import InlineTrial
 
     loaded = _load(AppContext.of(context), bundle)
-    results = run_policy_tests(loaded, _redactor, wire=InlineTrial(loaded))
+    results = run_policy_tests(
+        loaded, _redactor, wire=InlineTrial(loaded), calls=ActionTrial(loaded)
+    )
     failed = [result for result in results if not result.passed]
     if as_json:
         print_json(jsonable(results))

@@ -12,6 +12,7 @@ from governance.redact.subject_keys import MemorySubjectKeys
 from governance.redact.trajectory import CallRedactor
 from governance.trial import explain_exchange, explain_step, run_policy_tests
 from governance.trial.cases import CaseCall, load_given
+from headrace.app.action_trial import ActionTrial
 from tests.governance.factories import MailRedactor, assembly, call, governor, placed, user
 from trajectory.exchange import ExchangeOutcome
 
@@ -26,9 +27,10 @@ def real_redactor(bundle: PolicyBundle, key: bytes) -> CallRedactor:
     )
 
 
-@pytest.mark.parametrize("name", ["default", "strict", "gdpr", "hipaa-safe-harbor"])
+@pytest.mark.parametrize("name", ["default", "strict", "gdpr", "hipaa-safe-harbor", "agents-safe"])
 def test_shipped_bundles_pass_their_own_tests(name: str) -> None:
-    results = run_policy_tests(load_bundle(Path(name)), real_redactor)
+    bundle = load_bundle(Path(name))
+    results = run_policy_tests(bundle, real_redactor, calls=ActionTrial(bundle))
     assert len(results) >= 8
     assert [(r.name, r.problems) for r in results if not r.passed] == []
 
@@ -151,3 +153,20 @@ def test_the_example_of_the_readme_is_right(folder: Path) -> None:
     (folder / "acme.test.yaml").write_text(example.replace("absent: [415-555-0132]", ""))
     (result,) = run_policy_tests(load_bundle(folder), mail_redactor)
     assert result.problems == ()
+
+
+def test_a_case_expects_what_becomes_of_tool_calls(folder: Path) -> None:
+    shutil.copy(load_bundle(Path("agents-safe")).path / "actions.yaml", folder)
+    case(
+        folder,
+        "  - name: wrong\n    given: {route: tools, tool_calls: [{name: pay, arguments: {amount: 1}}]}\n"
+        "    expect: {actions: {pay: allow, delete_file: deny}}",
+    )
+    bundle = load_bundle(folder)
+    (result,) = run_policy_tests(bundle, mail_redactor, calls=ActionTrial(bundle))
+    assert result.problems == (
+        "actions.pay: expected allow, got hold",
+        "actions.delete_file: expected deny, got no such call",
+    )
+    (result,) = run_policy_tests(bundle, mail_redactor)
+    assert result.problems == ("actions: not tried here; `headrace policy test` does",)

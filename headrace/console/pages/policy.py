@@ -120,6 +120,7 @@ def _changes(bundle: "PolicyBundle", edited: "PolicyBundle") -> list[Any]:
 
 def _tests(bundle: "PolicyBundle") -> list[Mapping[str, Any]]:
     from governance.trial import run_policy_tests
+    from headrace.app.action_trial import ActionTrial
 
     return [
         {
@@ -128,7 +129,7 @@ def _tests(bundle: "PolicyBundle") -> list[Mapping[str, Any]]:
             "passed": one.passed,
             "problems": list(one.problems),
         }
-        for one in run_policy_tests(bundle, _redactor)
+        for one in run_policy_tests(bundle, _redactor, calls=ActionTrial(bundle))
     ]
 
 

@@ -1,15 +1,20 @@
-"""Tries to get a forbidden tool call past a guarded route, in 24 ways, and times the calls that may pass.
+"""Tries to get a forbidden tool call past the guard, in 45 ways, and times the calls that may pass.
 
     python -m benchmarks.guard [--quick]
 
-The server behind the gateway takes whatever it gets; what reaches it has passed. The last line is one
-JSON object: ``evasions, evasions_passed, added_ms_per_call``. Times compare a guarded route with one of the
-same gateway that is not, in turn.
+24 ways lead to a server behind a guarded route, 8 to a stdio server behind the tap; both take whatever they get,
+and what reaches them has passed. 13 are answers of a model, and what its client reads has passed. The last line is
+one JSON object: ``evasions, evasions_passed, added_ms_per_call, added_ms_per_answer``. Times compare a guarded route
+with one of the same gateway that is not, in turn.
 """
 
 import argparse
 import json
+import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,10 +22,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import yaml
 
+from benchmarks.guard_evasions import FORBIDDEN, in_answers, on_lines
+from governance.policy.bundle import SHIPPED
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.guard import GuardSetup
-from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, plain
 
 _RULES: dict[str, Any] = {
     "effects": {"read_*": "read"},
@@ -99,8 +107,35 @@ def evasions() -> Iterator[Evasion]:
     yield Evasion("method in a header", delete, {"x-http-method-override": "PUT"}, method="PUT")
 
 
-def _serve(_: ReceivedRequest) -> Reply:
-    return as_json({"jsonrpc": "2.0", "id": 1, "result": {"content": []}})
+_ANSWERS = {one.name: one for one in in_answers()}
+_ALLOWED = {
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "message": {
+                "role": "assistant",
+                "content": "x" * 600,
+                "tool_calls": [
+                    {
+                        "id": "c",
+                        "function": {"name": "read_file", "arguments": '{"path": "/srv/a"}'},
+                    }
+                ],
+            },
+        }
+    ]
+}
+_COPYING_SERVER = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
+
+
+def _serve(request: ReceivedRequest) -> Reply:
+    if "/chat/completions" not in request.target:
+        return as_json({"jsonrpc": "2.0", "id": 1, "result": {"content": []}})
+    asked = _ANSWERS.get(json.loads(request.body).get("model", ""))
+    if asked is None:
+        return as_json(_ALLOWED)
+    return plain(200, asked.body, ("Content-Type", asked.kind))
 
 
 def _passed(gateway: GatewayProcess, upstream: Upstream) -> list[str]:
@@ -117,18 +152,57 @@ def _passed(gateway: GatewayProcess, upstream: Upstream) -> list[str]:
     return found
 
 
-def _added(gateway: GatewayProcess, calls: int) -> float:
+def _passed_in_answers(gateway: GatewayProcess) -> list[str]:
+    found = []
+    headers = {"authorization": f"Bearer {gateway.key}"}
+    with httpx.Client(trust_env=False, timeout=30) as client:
+        for name in _ANSWERS:
+            url = f"{gateway.url}/models/v1/chat/completions"
+            told = client.post(url, json={"model": name, "messages": []}, headers=headers).content
+            # What is said of a denied call names it, as a text.
+            if b'"' + FORBIDDEN in told.lower() or (
+                b"tool_calls" in told and b"read_file" not in told
+            ):
+                found.append(f"answer: {name}")
+    return found
+
+
+def _passed_on_lines(home: Path) -> list[str]:
+    """Send lines through the real tap; what its server has read has passed."""
+    policy = shutil.copytree(SHIPPED / "agents-safe", home / "policy")
+    head = {"apiVersion": "headrace/v1", "kind": "Action", "metadata": {"name": "bench"}}
+    rules = {**head, "spec": {"taps": "*", **_RULES}}
+    (policy / "actions.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
+    environment = {**os.environ, "HEADRACE_HOME": str(home), "HEADRACE_POLICY_BUNDLE": str(policy)}
+    command = [sys.executable, "-m", "headrace", "tap", "--name", "files", "--"]
+    found = []
+    harmless = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    for name, line in (("", harmless), *on_lines()):
+        got = home / "got"
+        data = line if name == "a line without an end" else line + b"\n"
+        server = [sys.executable, "-c", _COPYING_SERVER, str(got)]
+        subprocess.run(
+            [*command, *server], input=data, env=environment, capture_output=True, check=True
+        )
+        if bool(got.read_bytes()) is bool(name):  # the harmless line has to
+            found.append(f"stdio: {name or 'nothing passes at all'}")
+    return found
+
+
+def _added(
+    gateway: GatewayProcess, calls: int, routes: tuple[str, str], path: str, body: bytes
+) -> float:
     """Return the median of what a guarded call takes longer, in milliseconds."""
-    times: dict[str, list[float]] = {"tools": [], "free": []}
-    body = _call("read_file", path="/srv/a.txt", why="x" * 600).encode()
+    times: dict[str, list[float]] = {route: [] for route in routes}
     headers = {"authorization": f"Bearer {gateway.key}", "content-type": "application/json"}
     with httpx.Client(trust_env=False, timeout=30) as client:
         for _ in range(calls):
             for route, taken in times.items():
                 began = time.perf_counter()
-                client.post(f"{gateway.url}/{route}/mcp", content=body, headers=headers)
+                client.post(f"{gateway.url}/{route}{path}", content=body, headers=headers)
                 taken.append(time.perf_counter() - began)
-    return 1000 * (statistics.median(times["tools"]) - statistics.median(times["free"]))
+    guarded, free = (statistics.median(times[route]) for route in routes)
+    return 1000 * (guarded - free)
 
 
 def main() -> None:
@@ -136,21 +210,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     calls = 300 if parser.parse_args().quick else 3000
+    body = _call("read_file", path="/srv/a.txt", why="x" * 600).encode()
+    asked = json.dumps({"model": "any", "messages": []}).encode()
     with tempfile.TemporaryDirectory() as folder, Upstream(_serve) as upstream:
         home = Path(folder)
+        kinds = {"tools": "tool", "free": "tool", "models": "model", "unguarded": "model"}
         routes = [
-            {"name": name, "upstream": upstream.url, "kind": "tool"} for name in ("tools", "free")
+            {"name": name, "upstream": upstream.url, "kind": kind} for name, kind in kinds.items()
         ]
-        setup = GuardSetup(home / "approvals.sqlite", _RULES)
+        setup = GuardSetup(home / "approvals.sqlite", _RULES, answers=("models",))
         with GatewayProcess(home, settings={"routes": routes}, guard=setup) as gateway:
-            passed = _passed(gateway, upstream)
-            added = _added(gateway, calls)
+            passed = [*_passed(gateway, upstream), *_passed_in_answers(gateway)]
+            added = _added(gateway, calls, ("tools", "free"), "/mcp", body)
+            of_answer = _added(
+                gateway, calls, ("models", "unguarded"), "/v1/chat/completions", asked
+            )
+        passed += _passed_on_lines(home / "tap")
     for name in passed:
         print(f"passed: {name}")
     told = {
-        "evasions": sum(1 for _ in evasions()),
+        "evasions": sum(1 for _ in evasions()) + len(_ANSWERS) + sum(1 for _ in on_lines()),
         "evasions_passed": len(passed),
         "added_ms_per_call": round(added, 3),
+        "added_ms_per_answer": round(of_answer, 3),
     }
     print(json.dumps(told))
 

@@ -134,7 +134,7 @@ class Rewrite:
 
     tenant_id: str
     table: str
-    """messages, harnesses, steps, signals; tokens, of which the row goes."""
+    """messages, harnesses, steps, signals; or tokens, whose row is removed."""
     name: str
     """The row's id in its table."""
     event_date: date

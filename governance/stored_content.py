@@ -58,11 +58,11 @@ class KnownContent(Protocol):
         ...
 
     def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
-        """Return those of ``trajectory_ids`` of which this tenant's table ``steps`` has a step."""
+        """Return those of ``trajectory_ids`` that have a step in this tenant's table ``steps``."""
         ...
 
     def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
-        """Return the trajectories of which a stored step is in these sessions and groups, by their names."""
+        """Return by name of session or group the trajectories that have a stored step in it."""
         ...
 
     def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
@@ -80,7 +80,7 @@ class KnownContent(Protocol):
     def trajectories(
         self, tenant_id: str, trajectory_ids: Collection[str]
     ) -> dict[str, StoredTrajectory]:
-        """Return the texts that are stored of trajectories, by those of which there are some."""
+        """Return the stored texts of each trajectory that has some."""
         ...
 
     def naming(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:

@@ -58,7 +58,7 @@ BEHAVIOURS = {
     "test_identity test_mcp test_memory test_refusing_disk test_sending test_token_dialects test_transparent test_workers",
     "proxy/inline": "test_declassification",
     "proxy/mitm": "test_answers test_strangers test_tunnels",
-    "train": "test_accelerator test_chat_templates test_floors test_gate_errors test_loading "
+    "train": "test_accelerator test_chat_templates test_floors test_gate_errors "
     "test_package test_registry_races test_trl_formats test_volatile_prompts",
     "trajectory": "test_yaml_documents",
     "trajectory/assembly": "test_agents test_background test_properties test_shadows",

@@ -1,8 +1,8 @@
 """A tokenizer's chat template: how it shows a conversation, what it leaves out, and where a turn ends.
 
-Templates differ more than their form suggests. Some raise an error for what others show (two calls in
-one message, a system message), some show no tool calls at all, and some end a turn with the token that
-begins the next one. Whoever learns from a rendered text must know which of these it has before them.
+Templates differ more than their form suggests. Some raise an error for two calls in one message or for a
+system message. Some show no tool calls at all. Some end a turn with the token that begins the next one.
+Training must know which of these a template does.
 """
 
 import ctypes

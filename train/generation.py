@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
-from train.runs.fit import end_tokens, load_model, load_tokenizer
+from train.model_folder import end_tokens, load_model, load_tokenizer
 from train.runs.rows import Masker
 from train.types import Completion, Prompt, Sampling, Token
 from trajectory.errors import ConfigurationError

@@ -47,7 +47,7 @@ class RememberedFact(StrictModel):
 
 
 class MemoryContent(StrictModel):
-    """Facts, of which a call is shown those that fit the open conversation best (BM25)."""
+    """Facts; a call is shown those that fit the open conversation best (BM25)."""
 
     best: int = Field(default=5, ge=1, le=50)
     """Facts that one call is shown at most."""
@@ -83,7 +83,7 @@ class SkillContent(StrictModel):
 
 
 class TemplateEdit(StrictModel):
-    """A part of a known system prompt, and what stands in its place."""
+    """A part of a known system prompt, and its replacement."""
 
     old: BlockText
     """Must stand in the prompt as it is written here; else nothing is changed."""

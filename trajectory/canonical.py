@@ -1,8 +1,8 @@
 """Canonical JSON and content hashes: the same content gives the same bytes and the same name.
 
-Canonical JSON here is UTF-8, keys sorted by code point, no white space, no escapes but those
-that JSON demands, integers and floats as Python's ``json`` writes them (``1`` and ``1.0``
-differ), NaN and infinities refused. Hashes are BLAKE2b-160, tagged with their algorithm.
+Canonical JSON is UTF-8 without white space; keys are sorted by code point, and only what JSON demands is
+escaped. Numbers are written as Python's ``json`` writes them (``1`` and ``1.0`` differ); NaN and
+infinities are refused. Hashes are BLAKE2b-160, tagged with their algorithm.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A clock that leapt: what is removed by a wrong clock never comes back, so a leap is waited out.
 
-Whoever removes by age notes when it last did. Where the clock is a month ahead of that, it is rather
-wrong than the machine was off, and it counts only once it has gone on from there for a day.
+Whoever removes by age notes when it last did. A clock that is a month ahead of that note is probably
+wrong: few machines are off so long. It counts once it has run on from there for a day.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pathlib import Path
 from trajectory.files import replace_file
 
 LEAP = timedelta(days=30)
-"""Between two rounds so much time is rather a wrong clock than a machine that was off."""
+"""A longer gap between two rounds means a wrong clock rather than a machine that was off."""
 SURE = timedelta(days=1)
 """So long a clock that leapt has to go on before anything is removed by it."""
 

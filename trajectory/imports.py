@@ -1,8 +1,8 @@
 """Imported trajectories on their way into a lake: a document in the spool, read as one call for each step.
 
 Identity comes from the content: a document that is imported twice gives the same calls, which are
-stored once. What the protocol's steps have no field for (the document's own ids, what its format
-held more) stands in the ``ext`` of the first step, and comes back when the lake exports it.
+stored once. Fields that the protocol's steps lack, such as the document's own ids, go into the ``ext`` of
+the first step. An export from the lake writes them back.
 """
 
 import json

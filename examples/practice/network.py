@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.runs.fit import load_tokenizer
+from train.model_folder import load_tokenizer
 from train.runs.rows import Masker
 
 if TYPE_CHECKING:

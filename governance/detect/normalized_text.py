@@ -1,8 +1,8 @@
 """A normalised view of a text with a map back: what evades patterns is undone, offsets stay true.
 
-Zero-width characters vanish, odd spaces and dashes become plain ones, digits of any script become
-ASCII, digits that are spelled one by one come together, and ``\\u0040``, ``%40`` (also ``%2540``) and
-``&#64;`` become the character they stand for. Patterns run on
+Zero-width characters vanish; odd spaces and dashes become plain ones. Digits of any script become ASCII,
+and digits that are spelled one by one come together. ``\\u0040``, ``%40`` (also ``%2540``) and ``&#64;``
+become the character that they encode. Patterns run on
 ``TextView.data``, which has exactly one byte per character of the view.
 """
 

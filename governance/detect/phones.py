@@ -14,7 +14,8 @@ from typing import NamedTuple
 import ahocorasick
 import phonenumbers
 
-from governance.detect.matcher import CONTEXT_BOOST, Gate, Hit
+from governance.detect.gate import Gate
+from governance.detect.matcher import CONTEXT_BOOST, Hit
 from governance.detect.normalized_text import TextView
 from governance.detect.rules.rule import Rule
 
@@ -365,7 +366,7 @@ def _may_speak_for_itself(text: str, groups: list[_Group]) -> bool:
 
 
 def _is_date(text: str, groups: list[_Group]) -> bool:
-    """Whether groups are written like a date, of which ``PhoneRunner`` never says that it is a number."""
+    """Whether groups are written like a date, which ``PhoneRunner`` never takes for a phone number."""
     start = _opening(text, groups[0].start)
     return len(groups) == 3 and _DATE.match(text[start : groups[-1].end]) is not None
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import ahocorasick
 
-from governance.detect.matcher import Gate, Hit, compiled_together
+from governance.detect.gate import Gate
+from governance.detect.matcher import Hit, compiled_together
 from governance.detect.normalized_text import view_of
 from governance.detect.rules.rule import Rule
 

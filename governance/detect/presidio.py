@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from governance.detect.finding import Finding, Unit
-from governance.detect.matcher import Gate, Hit, Runner, compiled
+from governance.detect.gate import Gate
+from governance.detect.matcher import Hit, Runner, compiled
 from governance.detect.names.key_names import key_words
 from governance.detect.normalized_text import TextView, view_of
 from governance.detect.offline_imports import load

@@ -43,7 +43,7 @@ class EvaluationSet:
             self._runs.setdefault(run, set()).add(evaluation_id)
 
     def overlaps(self, text: str, *, least: float = 0.5) -> list[Overlap]:
-        """Return the examined texts of which at least ``least`` is in ``text``, the most first."""
+        """Return the evaluation texts that share at least ``least`` with ``text``, the largest share first."""
         words = normalised(text).split()
         held: dict[str, int] = {}
         sizes = [*sorted(self._short), self.words]

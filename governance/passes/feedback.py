@@ -229,7 +229,7 @@ class FeedbackJudge:
         rows: BatchRows,
         corrections: Sequence[Correction],
     ) -> set[tuple[str, str]]:
-        """Return those trajectories, with their tenants, of which a step is stored."""
+        """Return the trajectories, with their tenants, that have a stored step."""
         here = {(one.tenant_id, one.trajectory_id) for one in rows.steps}
         here |= {(one.tenant_id, one.trajectory_id) for one in corrections}
         asked: dict[str, set[str]] = defaultdict(set)

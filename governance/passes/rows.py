@@ -1,4 +1,4 @@
-"""Last pass: the rows of a batch, of which each exchange has exactly one line in the ledger."""
+"""Last pass: the rows of a batch. Each exchange has exactly one row in the ledger."""
 
 import json
 from collections import defaultdict
@@ -38,7 +38,7 @@ class BatchRows:
     not_stored: frozenset[str]
     """Steps of this batch that are not stored; what hangs on one of them is not stored either."""
     left_out_trajectories: frozenset[str]
-    """Trajectories of which the policy left out a step in this batch."""
+    """Trajectories that lost a step of this batch to the policy."""
     repeats: Mapping[str, str]
     """Repeated step → the step that it repeats."""
     step_ids: frozenset[str] = field(init=False)

@@ -138,7 +138,7 @@ def recorded(entity: str, value: str) -> tuple[str, ...]:
 
 
 def forms_of_any(value: str) -> tuple[str, ...]:
-    """Return all forms of a value of which nobody said what it is, as people type it: best first."""
+    """Return all canonical forms of a value of unknown kind, as people type it, the best first."""
     value = read_as(unicodedata.normalize("NFC", value)).strip()
     kind = _kind(value)
     if kind is None:

@@ -68,7 +68,7 @@ class EncodedRun(NamedTuple):
     is_opaque: bool
     """Whether they are bytes that nobody can look into."""
     parts: tuple["EncodedRun", ...] = ()
-    """Its lines, each of which may be a blob of its own; the last may be a word that looks like one."""
+    """Its lines. Each may be a blob of its own; the last may be a word that looks like one."""
 
     def __repr__(self) -> str:
         """Tell nothing of the text."""

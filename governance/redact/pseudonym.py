@@ -27,7 +27,7 @@ MARK = re.compile(
     r"<[A-Z][A-Z0-9_]{1,40}(?:_[0-9a-f]{6,32}|:[0-9a-f]{16}"
     r"|~(?:[0-9a-f]{32}|0)\.[A-Za-z0-9_\-]{20,4000})?>|\*{4}"
 )
-"""What may stand in a value's place in a text that redaction gave."""
+"""Every form that redaction may put in a value's place."""
 _OF_MEDIA = re.compile(r"hmac:[0-9a-f]{64}")
 _WITH_A_LETTER = r"(?=[0-9]{0,31}[a-f])[0-9a-f]"
 """A hexadecimal digit of a mark: one of them is a letter, so that no number passes for a mark."""

@@ -32,8 +32,8 @@ _SENTENCES = {
     "signal:kept": "feedback that is kept",
     "signal:left-out": "feedback that may not be kept",
     "signal:step-not-stored": "feedback on a step that is not stored",
-    "signal:trajectory-left-out": "feedback on a trajectory of which a call was left out",
-    "signal:trajectory-not-stored": "feedback on a trajectory of which no step is stored",
+    "signal:trajectory-left-out": "feedback on a trajectory that lost a call to the policy",
+    "signal:trajectory-not-stored": "feedback on a trajectory without a stored step",
 }
 _PREFIXES = {
     "consent:grant:": "granted by rule {0}",

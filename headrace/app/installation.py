@@ -135,7 +135,7 @@ def addresses(config: GatewayConfig) -> dict[str, Address]:
 def base_url(config: GatewayConfig) -> str | None:
     """Return the base URL's scheme, host and port for clients of this machine; None where it is off.
 
-    A client compares the host with the certificate, so it is a name that stands in there.
+    A client compares the host with the certificate, so it is a name of the certificate.
     """
     listen = addresses(config).get("listen")
     if listen is None:

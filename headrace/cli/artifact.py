@@ -121,8 +121,8 @@ def propose(
 ) -> None:
     """Draw candidates from eligible steps that allow the purpose evolve: facts, procedures, patches.
 
-    Facts come from corrections in sessions that ended well, patches of tools from validation errors that
-    a later call did without, procedures from orders of calls that end better than others.
+    Facts come from corrections in sessions that ended well. Patches of tools come from validation errors
+    that a later call avoided. Procedures come from orders of calls that end better than others.
     """
     import yaml
 
@@ -173,9 +173,9 @@ def _request(
     surfaces: list[ArtifactSurface] = [one.value for one in kinds or ()]
     decision_id = None
     if decision is not None:
-        from headrace.cli.evolve import decision_book
+        from headrace.services.changes import decision_book
 
-        decided = decision_book(running).get(decision).decision
+        decided = decision_book(running, user_name()).get(decision).decision
         decision_id = decided.decision_id
         if not surfaces and decided.surface not in SURFACES_DECIDED:
             raise ConfigurationError(

@@ -176,9 +176,9 @@ def inspect(
 ) -> None:
     """Show what keeps an artefact from agents: what is wrong, where, and what to do.
 
-    Looks for facts that only a tool's answer says, orders to the model, hidden characters, personal data
-    and secrets, one person's data, wider permissions, checks left out, and contradictions of the owner.
-    Ends with 1 where it finds something.
+    Looks for facts that only a tool's answer says, orders to the model, and hidden characters. Looks for
+    personal data and secrets, wider permissions, checks left out, and contradictions of the owner's
+    texts. Ends with 1 if it finds something.
     """
     from headrace.cli.artifact import find_artifact, registry
     from trajectory.artifact import Artifact

@@ -91,7 +91,8 @@ def run(
     """
     from headrace.services.substrates import find_manifest
     from train.recipes.settings import load_or_shipped
-    from train.runs.run import LAST, RunFolders, RunOrder, run_training
+    from train.runs.order import LAST, RunOrder
+    from train.runs.run import RunFolders, run_training
 
     running = AppContext.of(context)
     home = running.home.create()
@@ -231,7 +232,7 @@ def adopt(
 
     A version that was trained here must have passed its gate, and its data must still be permitted.
     """
-    from train.runs.fit import require_loadable
+    from train.model_folder import require_loadable
 
     running = AppContext.of(context)
     require_loadable(folder)

@@ -12,8 +12,9 @@ from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from evolve.ladder import Surface, TrialFiles, TrialRoute, TrialRunner, TrialState
+    from evolve.ladder import TrialRoute, TrialRunner
     from evolve.trial import ArmComparison
+    from evolve.trial_files import Surface, TrialFiles, TrialState
 
 app = typer.Typer(
     help="Trials: candidates climb from their gate over shadow and canary to every session, and what "
@@ -137,7 +138,7 @@ def end(
 
 
 def _files(running: AppContext) -> "TrialFiles":
-    from evolve.ladder import TrialFiles
+    from evolve.trial_files import TrialFiles
 
     return TrialFiles(running.home.trials)
 

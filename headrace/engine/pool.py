@@ -1,4 +1,4 @@
-"""The engine ``local``: a backlog is redacted by the governing process and a pool beside it.
+"""The engine ``local``: the governing process and a pool redact a backlog.
 
 Small batches need no pool, which costs seconds and memory to start. A pool that loses a worker is
 closed, its batch is redacted in the governing process, and the next backlog opens a new one.

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
-from evolve.ladder import has_open
+from evolve.trial_files import has_open
 from governance.audit import AuditLog
 from governance.consent import ConsentLookup
 from governance.executor import RedactionExecutor
@@ -256,7 +256,7 @@ def build_pipeline(
 
 
 def _consents(lake: Lake, settings: Settings) -> ConsentLookup:
-    """Return the registry, with a consent service beside it where the settings name one."""
+    """Return the registry, with the consent service that the settings name."""
     if not settings.consent.url:
         return lake.consents()
     from headrace.services.consent_service import ServiceConsents

@@ -41,7 +41,7 @@ class _Answer(NamedTuple):
 
 
 class ServiceConsents:
-    """The registry of the lake, and beside it what the service says of end users."""
+    """The lake's registry, together with the service's answers about end users."""
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ from trajectory.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evolve.ladder import Surface
     from evolve.policy import Exam
+    from evolve.trial_files import Surface
     from headrace.app.context import AppContext
     from train.evaluation.gate import RuleOutcome
     from train.evaluation.held_out import HeldOutTasks

@@ -41,7 +41,7 @@ class _RequestFields:
     tool_choice: str = "tool_choice"
     top_logprobs: str = "top_logprobs"
     nested: bool = False
-    """Whether sampling parameters stand in an object of their own."""
+    """Whether sampling parameters have an object of their own."""
 
 
 _TEXT = (None, "text")

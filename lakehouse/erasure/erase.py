@@ -139,7 +139,7 @@ def expire(
     progress: Progress | None = None,
     holds: Holds | None = None,
 ) -> RemovalReport:
-    """Remove every trajectory of which a stored step's retention has ended; a legal hold keeps it.
+    """Remove every trajectory that has a stored step past its retention; a legal hold keeps it.
 
     Feedback on sessions, groups and what is not stored ends by itself. In a folder, where the lease
     holds writers off, what goes leaves the disk at once, and messages that no step names go too; in

@@ -1,7 +1,7 @@
 """Helper tables, computed once per table version and cached per session.
 
-Their SQL, and why views need them, stands in ``views/helpers.sql``. A session makes them empty, and
-fills them when a query needs a view that stands on them.
+``views/helpers.sql`` holds their SQL and why views need them. A session makes them empty, and fills them
+when a query needs a view that reads them.
 """
 
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ def to_json(value: Any, depth: int = 0) -> Any:
 
     Args:
         value: a parameter, or all of them.
-        depth: how many lists and objects it stands in.
+        depth: how many lists and objects enclose it.
 
     Raises:
         TypeError: JSON and SQL have no such value, or it nests too deeply.

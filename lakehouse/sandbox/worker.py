@@ -121,7 +121,7 @@ def _answer(connection: Any, request: Mapping[str, Any], reply: _Reply) -> dict[
 
 
 def _wanted(statement: Statement) -> tuple[str, ...] | None:
-    """Return what the statement needs bound: all, when it asks what there is or errs in a name."""
+    """Return the tables that the statement needs: all of them if it lists tables or misspells a name."""
     if statement.asks_what_there_is or not KNOWN.issuperset(statement.tables):
         return None
     return statement.tables

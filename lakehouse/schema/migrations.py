@@ -1,7 +1,7 @@
 """Brings the tables of an older lake to the present schema when it is opened.
 
-A migration only adds: tables that are missing are made, columns that are missing are added to the
-Delta schema as nullable, and old files are left as they are (their rows read as null). So an older
+A migration only adds. It makes missing tables and adds missing columns to the Delta schema as nullable;
+rows of old files read as null. So an older
 lake opens in the time of a few commits, whatever its size, and earlier versions stay readable.
 The version stands in each table's properties; ``CHANGES`` says what each version brought.
 """

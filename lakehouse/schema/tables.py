@@ -1,8 +1,8 @@
 """The tables of the lake: columns, partitions, comments and which columns hold content.
 
-One :class:`TableSpec` per table is the single source for the Arrow and Delta schemas, for the
-comments that other readers see, for the columns that Delta may keep statistics of (never
-content) and for the data dictionary in the docs. Tables stay at Delta reader 1 / writer 2.
+Each table has one :class:`TableSpec`. The Arrow and Delta schemas, the comments that other readers see
+and the data dictionary are made from it. It also names the columns of which Delta keeps statistics, never
+content. Tables stay at Delta reader 1 / writer 2.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _STATISTICS = frozenset({
 
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""What stands in the name of a partition's folder for no value."""
+"""The name of a partition's folder for rows without a value."""
 LOG_RETENTION = "interval 30 days"
 """How long the tables' logs keep old commits, unless maintenance or an erasure takes them away."""
 
@@ -65,7 +65,7 @@ class TableSpec:
 
     @cached_property
     def statistics_columns(self) -> tuple[str, ...]:
-        """Columns whose minimum and maximum may stand in the Delta log."""
+        """Columns whose minimum and maximum the Delta log may hold."""
         return tuple(c.name for c in self.columns if c.name in _STATISTICS)
 
     @cached_property

@@ -1,7 +1,7 @@
 """Small named notes of programs that work on the lake, kept beside its tables: whole or not at all.
 
-The governing process keeps a second copy of its memory here (keyed hashes, names and counters), so
-that what is lost on its machine is found again where the rows are.
+The governor keeps a second copy of its checkpoint here (keyed hashes, names and counters). What is lost
+on its machine is found again beside the rows.
 """
 
 from pathlib import Path

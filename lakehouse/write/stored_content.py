@@ -1,18 +1,11 @@
 """Which content the lake holds already: governance's ``KnownContent``, exact after deletions too."""
 
 import json
-import re
-import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from governance.consent import CONVERSATION
 from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
 from governance.redact.report import NamePart
@@ -28,12 +21,12 @@ from governance.stored_content import (
 )
 from lakehouse.erasure.removal import together
 from lakehouse.read.conversations import contexts_of
+from lakehouse.write.stored_ids import IdIndex, RewrittenMessages, WithheldPurposes, withheld_name
 from trajectory.message import Message, stored_message
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
-type Keys = NDArray[np.int64]
 
 NAMED_BY = {"messages": "message_id", "harnesses": "harness_id", "steps": "step_id"}
 """Tables whose rows governance asks for, with the columns that name them."""
@@ -42,22 +35,21 @@ NAMED_BY = {"messages": "message_id", "harnesses": "harness_id", "steps": "step_
 class LakeKnownContent:
     """Remembers, per active file, a 64-bit hash of each stored message, harness and step.
 
-    A file that leaves the table (erasure, retention, compaction) takes its ids with it, and
-    other ingesters' files are seen at the next query, so that nothing which was deleted
-    counts as stored. A batch of a thousand ids meets a false match among ten million with odds of
+    A file that leaves the table (erasure, retention, compaction) takes its ids with it. Files of other
+    writers are seen at the next query. So no deleted row counts as stored. A batch of a thousand ids meets a false match among ten million with odds of
     about one in two thousand million.
     """
 
     def __init__(self, lake: "Lake") -> None:
         self._lake = lake
-        self._tables = {table: _Index(lake, table, column) for table, column in NAMED_BY.items()}
-        self._withheld = _WithheldPurposes(lake, "governance", "reasons")
-        self._rewritten = _RewrittenMessages(lake, "messages", "message_id")
+        self._tables = {table: IdIndex(lake, table, column) for table, column in NAMED_BY.items()}
+        self._withheld = WithheldPurposes(lake, "governance", "reasons")
+        self._rewritten = RewrittenMessages(lake, "messages", "message_id")
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """Return the purposes that headers took away from these trajectories, by trajectory."""
         asked = {
-            _withheld_name(trajectory, purpose): (trajectory, purpose.value)
+            withheld_name(trajectory, purpose): (trajectory, purpose.value)
             for trajectory in trajectory_ids
             for purpose in Purpose
         }
@@ -126,7 +118,7 @@ class LakeKnownContent:
         return self._tables["steps"].known(tenant_id, step_ids)
 
     def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
-        """Return those of ``trajectory_ids`` of which the tenant's table ``steps`` has a step."""
+        """Return those of ``trajectory_ids`` that have a step in the tenant's table ``steps``."""
         if not trajectory_ids:
             return set()
         found = self._lake.query(
@@ -137,7 +129,7 @@ class LakeKnownContent:
         return set(found["trajectory_id"].to_pylist())
 
     def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
-        """Return the trajectories of which a stored step is in these sessions and groups, by their names."""
+        """Return by name of session or group the trajectories that have a stored step in it."""
         found: dict[str, set[str]] = defaultdict(set)
         for row in self._rows(_MEMBERS, tenant_id, sorted(names)):
             found[row["name"]].add(row["trajectory_id"])
@@ -309,125 +301,6 @@ def _feedback(signal: Mapping[str, Any]) -> StoredText:
 
 def _texts_of(row: Mapping[str, Any], columns: Sequence[str]) -> Message:
     return as_message({name: row[name] for name in columns if row[name] is not None})
-
-
-class _Index:
-    """Sorted hashes of (tenant, id) of one table, kept per file and looked up in a few runs."""
-
-    def __init__(self, lake: "Lake", table: str, column: str) -> None:
-        self._lake = lake
-        self._table = table
-        self._column = column
-        self._files: dict[str, Keys] = {}
-        self._runs: list[_SortedKeys] = []
-        """From the longest to the shortest: a new file costs no sorting of all that is stored."""
-        self._lock = threading.Lock()
-
-    def known(self, tenant_id: str, names: Collection[str]) -> set[str]:
-        if not names:
-            return set()
-        asked = list(names)
-        keys = _hashes(tenant_id, asked)
-        hits = np.zeros(len(asked), np.bool_)
-        with self._lock:
-            self._refresh()
-            for run in self._runs:
-                places = np.minimum(np.searchsorted(run.keys, keys), len(run.keys) - 1)
-                hits |= run.keys[places] == keys
-        return {asked[place] for place in np.flatnonzero(hits)}
-
-    def _refresh(self) -> None:
-        active = set(self._lake.snapshot_of(self._table))
-        gone = self._files.keys() - active
-        for file in gone:
-            del self._files[file]
-        if gone:
-            touched = [run for run in self._runs if run.files & gone]
-            self._runs = [run for run in self._runs if not run.files & gone]
-            for file in {file for run in touched for file in run.files} - gone:
-                self._add(file)
-        for file in sorted(active - self._files.keys()):
-            self._files[file] = self._hashes_in(file)
-            self._add(file)
-
-    def _add(self, file: str) -> None:
-        """Add a file's run, joined with those before it that are not much longer."""
-        run = _SortedKeys(self._files[file], frozenset([file]))
-        if not len(run.keys):
-            return
-        while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
-            last = self._runs.pop()
-            joined = np.unique(np.concatenate([last.keys, run.keys]))
-            run = _SortedKeys(joined, last.files | run.files)
-        self._runs.append(run)
-
-    def _hashes_in(self, file: str) -> Keys:
-        tenant_id = unquote(_TENANT.findall(file)[-1])
-        fresh = self._lake.fresh_names(file)
-        if fresh is not None:
-            return np.unique(_hashes(tenant_id, fresh.to_pylist()))
-        batches = self._lake.rows_of_file(self._table, file, [self._column])
-        parts = [_hashes(tenant_id, batch.column(0).to_pylist()) for batch in batches]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
-
-
-class _RewrittenMessages(_Index):
-    """Of the table ``messages``: those that were rewritten after they were stored."""
-
-    def _hashes_in(self, file: str) -> Keys:
-        tenant_id = unquote(_TENANT.findall(file)[-1])
-        parts = [np.empty(0, np.int64)]
-        if self._lake.fresh_names(file) is not None:  # written just now, as all are at first
-            return parts[0]
-        for batch in self._lake.rows_of_file(self._table, file, [self._column, "content_id"]):
-            if "content_id" not in batch.schema.names:  # a file from before there were any
-                continue
-            held = (
-                batch.column(self._column)
-                .cast("string")
-                .filter(batch.column("content_id").is_valid())
-            )
-            parts.append(_hashes(tenant_id, held.to_pylist()))
-        return np.unique(np.concatenate(parts))
-
-
-class _WithheldPurposes(_Index):
-    """Of the table ``governance``: trajectories, each with a purpose that a header took away."""
-
-    def _hashes_in(self, file: str) -> Keys:
-        import pyarrow.compute as pc
-
-        tenant_id = unquote(_TENANT.findall(file)[-1])
-        parts = [np.empty(0, np.int64)]
-        for batch in self._lake.rows_of_file(self._table, file, ["trajectory_id", self._column]):
-            reasons = batch.column(self._column)
-            flat = reasons.flatten().cast("string")
-            said = pc.starts_with(flat, CONVERSATION)
-            rows = pc.list_parent_indices(reasons).filter(said)
-            trajectories = batch.column("trajectory_id").cast("string").take(rows).to_pylist()
-            purposes = [one.removeprefix(CONVERSATION) for one in flat.filter(said).to_pylist()]
-            names = [*map(_withheld_name, trajectories, purposes)]
-            parts.append(_hashes(tenant_id, names))
-        return np.unique(np.concatenate(parts))
-
-
-def _withheld_name(trajectory_id: str, purpose: str) -> str:
-    return f"{trajectory_id} {purpose}"
-
-
-class _SortedKeys(NamedTuple):
-    """The keys of some files, sorted."""
-
-    keys: Keys
-    files: frozenset[str]
-
-
-_TENANT = re.compile(r"tenant_id=([^/]*)/")
-
-
-def _hashes(tenant_id: str, names: Sequence[str]) -> Keys:
-    """Return 64-bit hashes; Python's own are keyed anew in each process, so nobody can aim at them."""
-    return np.fromiter((hash((tenant_id, name)) for name in names), np.int64, len(names))
 
 
 def _decision(row: dict[str, Any]) -> GovernanceRecord:

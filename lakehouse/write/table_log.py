@@ -180,7 +180,7 @@ def remove_torn_commit(table: Path) -> None:
 
 
 def remove_torn_checkpoint(table: Path) -> None:
-    """Take away a last checkpoint of which a power cut left a part; its commits are there.
+    """Remove a last checkpoint that a power cut left in part; its commits are there.
 
     The hint at the last checkpoint goes too, since it may name one that is not there.
     """

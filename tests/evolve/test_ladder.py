@@ -13,9 +13,10 @@ import pytest
 from benchmarks.evolve_traffic import Rows, ShopSession
 from evolve.arms import TrialSubject, lived
 from evolve.detectors import Counted
-from evolve.ladder import ExamResult, TrialRunner, TrialState
+from evolve.ladder import ExamResult, TrialRunner
 from evolve.plan import decide
 from evolve.policy import Exam, Ladder, Rung, TrafficSlice
+from evolve.trial_files import TrialState
 from proxy.housekeeping import trial_figures
 from proxy.telemetry.counters import Counters
 from proxy.telemetry.metrics import prometheus

@@ -11,8 +11,9 @@ from typing import Any
 
 from benchmarks.evolve_traffic import TENANTS, Rows, ShopSession
 from evolve.decisions import DecisionBook
-from evolve.ladder import Examiner, ExamResult, Surface, TrialFiles, TrialRoute, TrialRunner
+from evolve.ladder import Examiner, ExamResult, TrialRoute, TrialRunner
 from evolve.policy import Exam, Ladder
+from evolve.trial_files import Surface, TrialFiles
 from lakehouse.lake import Lake
 from train.registry.artifacts import ArtifactRegistry
 from train.registry.versions import ModelRegistry

@@ -18,7 +18,7 @@ from train.generation import (
     draw_token,
     readable_tokenizer,
 )
-from train.runs.fit import load_model
+from train.model_folder import load_model
 from train.types import Prompt, Sampling, Token
 from trajectory.errors import ConfigurationError
 

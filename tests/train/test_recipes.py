@@ -253,8 +253,9 @@ def test_replay_loss_and_gradients_equal_a_direct_implementation(
 def replay_trainer(
     used: RecipeSpec, rows: Rows, base: Path, tokenizer: Any, out: Path
 ) -> tuple[Any, Any]:
+    from train.model_folder import load_model
     from train.recipes.base import TrainerParts
-    from train.runs.fit import _arguments, load_model
+    from train.runs.fit import _arguments
 
     model = load_model(base)
     arguments = {**_arguments(used, len(rows), out), "report_to": []}

@@ -1,7 +1,7 @@
 """The exam of an artefact: one model on held-out tasks and in a suite of safety, without it and with it.
 
-Each call of an episode goes to the model as a gateway would send it that applies the artefact, so facts and
-procedures are shown where they fit, and within the route's tokens.
+Each call of an episode reaches the model as a gateway that applies the artefact would send it. So facts
+and procedures are shown where they fit, within the route's tokens.
 """
 
 import json

@@ -163,7 +163,7 @@ class Assessor:
         return results
 
     def _divergence(self, model: Path) -> Divergence | None:
-        from train.runs.fit import load_tokenizer
+        from train.model_folder import load_tokenizer
 
         held_out = held_out_side(self.items)
         if not held_out:

@@ -48,7 +48,7 @@ def divergence_of(
 def _load(folder: Path) -> Any:
     import torch
 
-    from train.runs.fit import load_model
+    from train.model_folder import load_model
 
     model = load_model(folder).eval()
     return model.to("cuda") if torch.cuda.is_available() else model

@@ -61,8 +61,8 @@ class RecordedTools:
     """Recorded tool answers, by tenant, tool and canonical arguments.
 
     One tenant's answers are never given to another's tasks. Where a tool answered the same call in
-    several ways, the most frequent answer is served (of equally frequent ones the first in
-    lexical order, so that the choice is the same in every run).
+    several ways, the most frequent answer is served. Of equally frequent ones it is the first in lexical
+    order, so every run chooses alike.
     """
 
     def __init__(self, calls: Iterable[tuple[str, RecordedCall]]) -> None:

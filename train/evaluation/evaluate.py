@@ -80,7 +80,7 @@ class Comparison:
     gain_at_look: Interval
     """The gain at the confidence that is left for this look, by which the gate judges."""
     base_unknown: int = 0
-    """Attempts of the base of which nobody knows how they would have ended; counted as not solved."""
+    """Attempts of the base with unknown outcome; counted as not solved."""
     candidate_unknown: int = 0
     proxy_gap: Interval | None = None
     """Candidate minus base, of the share of attempts that the evaluator calls solved and gold does not;

@@ -1,6 +1,5 @@
 """Reward models: loads them, and measures how often one prefers the attempt that was rewarded."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,13 +7,9 @@ from typing import Any, NamedTuple
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
 from train.evaluation.intervals import Interval, wilson
-from train.runs.offline import LOCAL_DATA, require_safe_weights
+from train.model_folder import load_scoring_model, load_tokenizer
 from train.runs.rows import Masker
 from trajectory.errors import ConfigurationError
-
-LOADING = threading.Lock()
-"""Held while a model is loaded: transformers patches its own classes meanwhile, and two threads at once
-would leave them patched, so that every later model came without its tied weights."""
 
 _BATCH = 16
 
@@ -26,48 +21,12 @@ class Pair(NamedTuple):
     rejected_ids: list[int]
 
 
-def load_scoring_model(base: Path, **options: Any) -> Any:
-    """Load a model folder as one that gives a sequence one number.
-
-    From a causal model the body is taken and the head is new: random, from the seed that was set.
-
-    Raises:
-        ConfigurationError: the folder holds no such model.
-    """
-    import torch
-    from transformers import AutoModelForSequenceClassification
-
-    require_safe_weights(base)
-    try:
-        with LOADING:
-            model = AutoModelForSequenceClassification.from_pretrained(
-                base,
-                **LOCAL_DATA,
-                use_safetensors=True,
-                dtype=torch.float32,
-                num_labels=1,
-                **options,
-            )
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # a stranger's files: the libraries raise what they like
-        raise ConfigurationError(f"{base}: no model can be loaded: {error}") from error
-    if model.config.pad_token_id is None:
-        # Many bases name it in their tokenizer alone; the head finds the last token by it.
-        from train.runs.fit import load_tokenizer
-
-        model.config.pad_token_id = load_tokenizer(base).pad_token_id
-    return model
-
-
 def load_reward_model(folder: Path) -> tuple[Any, Any]:
     """Return a trained reward model and its tokenizer.
 
     Raises:
         ConfigurationError: the folder holds no reward model.
     """
-    from train.runs.fit import load_tokenizer
-
     tokenizer = load_tokenizer(folder)
     model = load_scoring_model(folder)
     if "SequenceClassification" not in str(model.config.architectures):
@@ -82,9 +41,8 @@ def episode_ids(
 ) -> list[int]:
     """Return an episode as a reward model reads it; empty when it cannot be shown.
 
-    It is the conversation with its tools up to the end of the agent's last turn. What is learned,
-    what the gate measures and what is scored in training is this one text: a model of this kind
-    reads its score off the last token.
+    It is the conversation with its tools up to the end of the agent's last turn. Training, the gate and
+    scoring all use this one text: a reward model reads its score off the last token.
     """
     last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
     try:

@@ -90,7 +90,7 @@ class TrainerParts:
     """A peft configuration or None."""
 
     def for_trainer(self, columns: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return what each trainer of TRL takes beside its configuration; ``columns`` instead of the rows'."""
+        """Return the arguments of every TRL trainer but its configuration; ``columns`` replace those of the rows."""
         from datasets import Dataset
 
         return {

@@ -186,9 +186,9 @@ class GateSettings(StrictModel):
     """Rules that a candidate must meet before promotion."""
 
     minimum_gain: float = 0.0
-    """The lower end of the gain's confidence interval must be above this. The interval is wider with
-    each candidate since one passed or what serves changed, so that however many are tried, one that is
-    no better passes with a probability of ``1 - confidence`` at most."""
+    """The lower end of the gain's confidence interval must be above this. The interval widens with each
+    candidate since one passed or the live version changed. So however many are tried, one that is no
+    better passes with a probability of at most ``1 - confidence``."""
     largest_slice_loss: float = Field(default=0.05, ge=0)
     """No slice may be shown to lose more than this: the upper end of its gain's interval must not lie
     below."""

@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,13 @@ from typing import Any
 
 from train.chat_template import ChatTemplate
 from train.errors import TrainingError
-from train.evaluation.reward_models import LOADING, load_scoring_model
+from train.model_folder import (
+    end_tokens,
+    load_model,
+    load_scoring_model,
+    load_tokenizer,
+    stored_dtype,
+)
 from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.base import Rows, TrainerParts
 from train.recipes.settings import RecipeSpec, TrainingSettings
@@ -23,7 +28,7 @@ from train.runs.attention import attention_options
 from train.runs.curves import forget_after, metrics_callback, read_metrics
 from train.runs.hardware import peak_memory_mib
 from train.runs.launch import Order, launch, scratch
-from train.runs.offline import LOCAL_DATA, quiet_libraries, require_safe_weights
+from train.runs.offline import quiet_libraries
 from train.runs.reporters import reporter_variables, require_reporters
 from train.substrate.source import Progress, silent
 from trajectory.errors import ConfigurationError
@@ -55,38 +60,6 @@ class FitResult(FitMeasurements):
     model: Path
     """Folder with weights (or adapter merged into them) and tokenizer."""
     rows: Rows
-
-
-def load_tokenizer(base: Path) -> Any:
-    """Load the tokenizer of a model folder; it needs a chat template.
-
-    Where it does not say how its template's tool calls are read back, and the template is a known one,
-    it is told: who trains, judges and serves a model then reads its calls alike.
-
-    Raises:
-        ConfigurationError: the folder has no tokenizer or no chat template.
-    """
-    from transformers import AutoTokenizer
-
-    if not base.is_dir():
-        raise ConfigurationError(f"{base}: no such model folder; give a folder with config.json")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(base, **LOCAL_DATA)
-    except Exception as error:  # a stranger's files: the libraries raise what they like
-        raise _unloadable(base, "tokenizer", error) from error
-    if not tokenizer.chat_template:
-        raise ConfigurationError(
-            f"{base}: the tokenizer has no chat template; save one with it, "
-            "or nobody can know how to show a conversation to the model"
-        )
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    if getattr(tokenizer, "response_template", None) is None:
-        from trl.chat_template_utils import add_response_schema
-
-        with suppress(ValueError):  # nobody knows how its template's tool calls are read
-            add_response_schema(tokenizer)
-    return tokenizer
 
 
 def fit(
@@ -257,57 +230,6 @@ def _four_bits() -> dict[str, Any]:
     return {"quantization_config": quantization, "device_map": {"": device}}
 
 
-def load_model(base: Path, **options: Any) -> Any:
-    """Load the causal language model of a folder, in float32 on the CPU unless options say otherwise.
-
-    Raises:
-        ConfigurationError: the folder holds no such model.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    require_safe_weights(base)
-    try:
-        with LOADING:
-            return AutoModelForCausalLM.from_pretrained(
-                base, **LOCAL_DATA, use_safetensors=True, dtype=torch.float32, **options
-            )
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # a stranger's files: the libraries raise what they like
-        raise _unloadable(base, "model", error) from error
-
-
-def require_loadable(base: Path) -> None:
-    """Refuse a model folder whose settings, tokenizer or weights cannot be read; no weights are loaded.
-
-    Raises:
-        ConfigurationError: naming what cannot be read.
-        OSError: there is no such folder.
-    """
-    base.stat()
-    from safetensors import safe_open
-    from transformers import AutoConfig
-
-    load_tokenizer(base)
-    require_safe_weights(base)
-    for weights in sorted(base.glob("*.safetensors")):
-        try:
-            with safe_open(weights, framework="numpy") as opened:
-                opened.keys()
-        except Exception as error:
-            raise _unloadable(weights, "weights", error) from error
-    try:
-        AutoConfig.from_pretrained(base, **LOCAL_DATA)
-    except Exception as error:
-        raise _unloadable(base, "model", error) from error
-
-
-def _unloadable(place: Path, what: str, error: Exception) -> ConfigurationError:
-    said = str(error) or type(error).__name__
-    return ConfigurationError(f"{place}: no {what} can be loaded: {said}")
-
-
 def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
     """Arguments that all of TRL's configurations share."""
     import torch
@@ -446,29 +368,12 @@ def _save(trainer: Any, tokenizer: Any, folder: Path, spec: RecipeSpec, base: Pa
             # Merged into the base as it is, not into what four bits left of it.
             model = PeftModel.from_pretrained(load_model(base), folder / "adapter")
         model = model.merge_and_unload()
-    model.to(_stored_dtype(base))
+    model.to(stored_dtype(base))
     if recipe_module(spec.recipe).makes == "policy":
         # Whoever serves it stops where it learned to; the base may know only where a text ends.
         model.generation_config.eos_token_id = sorted(end_tokens(model, tokenizer))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return the tokens after which a model has said what it says: of a text, and of an answer."""
-    named = getattr(model.generation_config, "eos_token_id", None)
-    answer = ChatTemplate(tokenizer).end_token
-    ends = [*(named if isinstance(named, list) else [named]), tokenizer.eos_token_id]
-    ends += [] if answer is None else [tokenizer.convert_tokens_to_ids(answer)]
-    return frozenset(end for end in ends if end is not None)
-
-
-def _stored_dtype(base: Path) -> Any:
-    """Return in what numbers a base is stored; what is made of it is stored alike, not twice as large."""
-    import torch
-    from transformers import AutoConfig
-
-    return AutoConfig.from_pretrained(base, **LOCAL_DATA).dtype or torch.float32
 
 
 def _peak_memory(device: str) -> float:

@@ -1,11 +1,11 @@
 """Pre-tokenised training rows: what the model saw, with loss only on what the assistant said.
 
-This is the one masking function of all recipes. It needs nothing of a chat template but that
-it renders a conversation's beginning the same way whether or not more follows: for each trained
-assistant message it renders the prompt as the model saw it (with the generation prompt) and
-the conversation up to and with the message, and what differs is what the model must learn, its
-end-of-turn token included. Where the beginning is not kept (templates that drop old reasoning),
-the message gets a row of its own; where even that is impossible, the reason is reported.
+All recipes mask with this one function. It asks one thing of a chat template: a conversation's beginning
+is rendered the same way whether or not more follows. For each trained assistant message it renders the
+prompt as the model saw it (with the generation prompt), and the conversation up to and with the message.
+The model learns the difference, its end-of-turn token included. A template that drops old reasoning does
+not keep the beginning; then the message gets a row of its own. Where even that is impossible, the reason
+is counted.
 """
 
 from collections.abc import Collection, Sequence

@@ -32,6 +32,7 @@ from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
 from train.runs.fit import FitResult, fit
 from train.runs.folders import delete_learned, run_lock, sweep
 from train.runs.hardware import choose_gpus, code_facts, machine_facts
+from train.runs.order import MANIFEST, ORDER, RunOrder
 from train.runs.rows import Masker
 from train.substrate.content import ContentStore
 from train.substrate.manifest import SubstrateManifest, load_items, require_fresh
@@ -40,9 +41,6 @@ from train.types import Item
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
 from trajectory.files import READABLE, replace_file
-
-LAST = "last"
-_ORDER, _MANIFEST = "order.json", "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,82 +81,6 @@ class RunFolders:
     registry: ModelRegistry
 
 
-@dataclass(frozen=True, slots=True)
-class RunOrder:
-    """Substrate, base and recipe of a run, written before training begins.
-
-    Who goes on with a run must go on with the same: else its papers would name what it did not learn.
-    """
-
-    substrate: str
-    """``name@version``."""
-    base: str
-    """Folder of the base."""
-    base_weights_hash: str
-    recipe: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, runs: Path, run_id: str) -> "RunOrder":
-        """Return the order of a run that has not ended.
-
-        Raises:
-            ConfigurationError: there is no such run, or it has ended.
-        """
-        known = sorted(path.parent.name for path in runs.glob(f"*/{_ORDER}"))
-        if run_id not in known:
-            raise ConfigurationError(
-                f"no run {run_id!r} to go on with; there are {', '.join(known) or 'none'}"
-            )
-        ended = runs / run_id / _MANIFEST
-        if ended.is_file():
-            made = json.loads(ended.read_bytes())["model"]
-            raise ConfigurationError(f"run {run_id} has ended: it made {made}; start a new one")
-        return cls(**json.loads((runs / run_id / _ORDER).read_bytes()))
-
-    def interrupted(self, runs: Path, resume: str | None) -> str | None:
-        """Return the run to go on with: the named one, or for :data:`LAST` the newest that began so.
-
-        Raises:
-            ConfigurationError: the named run began with something else, or has ended.
-        """
-        if resume == LAST:
-            return self.unfinished(runs)
-        if resume is not None:
-            self.require_same(RunOrder.read(runs, resume), resume)
-        return resume
-
-    def unfinished(self, runs: Path) -> str | None:
-        """Return the newest run that began so and has not ended."""
-        mine = canonical_json(asdict(self))
-        found = (path for path in runs.glob(f"*/{_ORDER}") if path.read_bytes() == mine)
-        names = [path.parent.name for path in found if not (path.parent / _MANIFEST).is_file()]
-        return max(names, default=None)
-
-    def require_same(self, begun: "RunOrder", run_id: str) -> None:
-        """Refuse to go on with a run that began otherwise.
-
-        Raises:
-            ConfigurationError: naming what differs and how to give the same.
-        """
-        differs = []
-        if self.substrate != begun.substrate:
-            differs.append(
-                f"it learns from {begun.substrate}, not {self.substrate} "
-                f"(--substrate {begun.substrate})"
-            )
-        if self.base_weights_hash != begun.base_weights_hash:
-            differs.append(
-                f"it began with the weights {begun.base_weights_hash}, not "
-                f"{self.base_weights_hash} (--base {begun.base})"
-            )
-        if canonical_json(self.recipe) != canonical_json(begun.recipe):
-            differs.append("it follows another recipe (its own stands in the run's folder)")
-        if differs:
-            raise ConfigurationError(
-                f"run {run_id} cannot go on so: {'; '.join(differs)}; or start a new run"
-            )
-
-
 def run_training(
     source: LearningSource,
     *,
@@ -181,7 +103,7 @@ def run_training(
         name: of the model in the registry.
         places: folders and registry.
         base_label: ``name@version`` of the base; its folder's name when None.
-        resume: an interrupted run to go on with, from its last checkpoint; :data:`LAST` is the newest
+        resume: an interrupted run to go on with, from its last checkpoint; :data:`~train.runs.order.LAST` is the newest
             that began with the same, and where there is none, a new run begins.
         progress: called with stage, done and total.
 
@@ -210,7 +132,7 @@ def run_training(
     run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)
     with run_lock(folder):
         if interrupted is None:
-            replace_file(folder / _ORDER, canonical_json(asdict(order)), READABLE)
+            replace_file(folder / ORDER, canonical_json(asdict(order)), READABLE)
         with run.state_recorded():
             result = run.carry_out(
                 selection,
@@ -361,7 +283,7 @@ class _Run:
             model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         manifest = {**manifest, "model": model.label}
-        replace_file(self.folder / _MANIFEST, canonical_json(manifest), READABLE)
+        replace_file(self.folder / MANIFEST, canonical_json(manifest), READABLE)
         progress("done", 1, 1)
         return RunResult(
             run_id=self.run_id,

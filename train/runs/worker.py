@@ -5,7 +5,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from train.runs.fit import load_tokenizer, prepare, train_rows
+from train.model_folder import load_tokenizer
+from train.runs.fit import prepare, train_rows
 from train.runs.launch import read_order, scratch, write_outcome
 from train.runs.offline import quiet_libraries
 from train.runs.reporters import reporter_variables

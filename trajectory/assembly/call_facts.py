@@ -1,8 +1,7 @@
 """Facts: all that assembly needs to know of a call, as keyed hashes, counters and times.
 
-A fact is made once from the raw call and is all that decides. It stays as long as its trajectory
-is remembered, so that a call that comes late can be put to its place in time as if it had come in
-order. It holds no content.
+A fact is made once from the raw call and is all that decides. It is kept as long as its trajectory is
+remembered. So a late call can be placed as if it had come in order. It holds no content.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,7 @@
 """Look-ups over the state, held in memory and rebuilt from it: nothing here is stored.
 
-What a look-up asked for and whose state it met is written down for the fact that is being placed
-(``written``), so that a fact which comes late finds out who would have been placed otherwise.
+For the fact that is being placed, ``written`` records what each look-up asked for and whose state it met.
+So a late fact finds which facts it would have placed otherwise.
 """
 
 from collections.abc import Iterable, Sequence

@@ -46,7 +46,7 @@ class StepNode:
     """Exact hash of the output; empty without one."""
     response: str | None
     dialogue: str | None
-    """Short hash of the conversation at the provider of which this is a turn."""
+    """Short hash of the provider's conversation that this turn belongs to."""
     started: float
     ended: float
     retry: int

@@ -22,7 +22,7 @@ SUBAGENT_RETURN = "subagent_return"
 
 @dataclass(frozen=True, slots=True)
 class StrayLink:
-    """A link to a step of which no fact is remembered (any more)."""
+    """A link to a step whose fact is not remembered (any more)."""
 
     tenant: str
     to_step_id: str

@@ -61,7 +61,7 @@ def identify(index: StateIndex, fact: Fact) -> Identity:
 def _previous(index: StateIndex, fact: Fact) -> StepNode | None:
     """Return the step that a call with only the new messages goes on from.
 
-    The client names its response, or the conversation of which it is the latest turn.
+    The client names that step's response, or the conversation whose latest turn it is.
     """
     if fact.previous is not None:
         steps = index.responses(fact.previous)

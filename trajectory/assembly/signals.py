@@ -1,10 +1,9 @@
 """Signals that nobody sent: what a conversation shows by itself about how a step went.
 
-Every rule has a name, a version and a confidence, and gives feedback in the same form as the
-feedback API, so that policy, redaction and the lake treat both alike. What a call shows is kept as
-clues; whom it is about follows from the call's place. Where a call that came late gives another
-place to others, what was said because of them is withdrawn and said anew. Signal names are fixed
-words; no content.
+Every rule has a name, a version and a confidence. It gives feedback in the form of the feedback API, so
+policy, redaction and the lake treat both alike. A call's clues are kept; its place tells which step they
+are about. When a late call moves others, their signals are withdrawn and given anew. Signal names are
+fixed words and hold no content.
 
 Clues are fixed words and numbers, no content, and are kept with the hashes. So what follows from
 them can be said again when a call that came late moves others to another place.

@@ -84,7 +84,7 @@ def read_blocks(
     *,
     left_out: Callable[[JsonObject], bool],
 ) -> list[Part]:
-    """Return the parts of a content: text, or blocks of which some say nothing."""
+    """Return the parts of a content, which is text or blocks; some blocks give no part."""
     if isinstance(content, str):
         return [TextPart(content)] if content else []
     found: list[Part] = []

@@ -36,7 +36,7 @@ class JsonRpcAnswer:
 
 
 def posts_json_rpc(exchange: Exchange) -> bool:
-    """Tell whether the posted body is JSON-RPC: the key stands in the message itself, not deeper."""
+    """Tell whether the posted body is JSON-RPC: the message itself has the key, not a part of it."""
     body = exchange.request.body
     if exchange.request.method != "POST" or _KEY not in body:
         return False

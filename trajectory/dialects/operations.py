@@ -1,4 +1,4 @@
-"""Operations of plain HTTP tools: which requests are calls of which tool, by pattern or OpenAPI.
+"""Operations of plain HTTP tools: patterns or OpenAPI say which requests call which tool.
 
 A pattern is a path whose variable parts stand in braces, with a type where it is not text:
 ``/orders/{order_id:integer}/items``.

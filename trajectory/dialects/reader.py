@@ -111,7 +111,7 @@ def with_fields(part: Part, unread: JsonObject) -> list[Part]:
 
 
 def call_fields(call_id: str, unread: JsonObject) -> list[Part]:
-    """Return what else a provider says of a tool call or its result, as a note beside it."""
+    """Return a provider's further fields of a tool call or result, as an opaque part."""
     fields: JsonObject = {k: v for k, v in unread.items() if v not in ("", [], {})}
     if not fields:
         return []
@@ -157,8 +157,8 @@ def joined(parts: list[Part]) -> list[Part]:
 class CallNames:
     """Names for tool calls in dialects that give them none: the tool and how often it was called.
 
-    Calls and results are counted apart in the order of the conversation, so that a result gets
-    the name of its call, and a resent history gets the same names again.
+    Calls and results are counted apart, in the order of the conversation. So a result gets the name of
+    its call, and a resent history gets the same names again.
     """
 
     def __init__(self) -> None:

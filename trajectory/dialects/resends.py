@@ -5,8 +5,8 @@ whose text was seen before is not parsed again: the same value comes back, and n
 What was read of that value is found by its identity; equal messages that came in another spelling
 are one object too. So everything that is worked out about a message later is worked out once.
 
-Without this module reading and assembling a call of an OpenAI chat takes 0.55 ms instead of 0.32,
-a sixth of all that a call costs from capture to committed rows.
+With this module, reading and assembling a call of an OpenAI chat takes 0.32 ms instead of 0.55. The
+difference is a sixth of a call's cost from capture to committed rows.
 """
 
 import re

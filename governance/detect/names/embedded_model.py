@@ -9,7 +9,8 @@ from hashlib import blake2b
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.names.key_names import names_a_thing
-from governance.detect.names.model import covered, names_no_person, segments
+from governance.detect.names.model import covered, segments
+from governance.detect.names.person_checks import names_no_person
 from governance.detect.names.tagger import EMBEDDED, LABELS, Floats, NamesTagger, TextTokens
 from governance.names.words import common
 

@@ -4,36 +4,36 @@ import re
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from governance.detect.code_terms import (
     ProgramSigns,
-    is_declared,
-    is_heading,
-    is_plain_word,
-    is_term,
 )
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
-from governance.detect.names.acts import is_called_after, is_of_science
 from governance.detect.names.key_names import names_a_thing
+from governance.detect.names.person_checks import (
+    CAPITALS,
+    NOT_A_NAME,
+    beside_a_place,
+    is_a_foreign_word,
+    is_a_label,
+    is_an_abbreviation,
+    is_an_identifier,
+    like_a_word,
+    may_be_a_person,
+    names_no_person,
+    without_plain_ends,
+)
 from governance.detect.names.readers import LIBRARIES, Labelled, Reader
 from governance.detect.normalized_text import TextView
 from governance.detect.offline_imports import load, one_thread_of_blas
 from governance.names.words import (
-    ambiguous_names,
     common,
     family_names,
     first_names,
-    foreign,
-    is_a_place,
-    is_a_thing,
-    nouns,
-    office_words,
-    places,
     plain_words,
 )
 from trajectory.errors import ConfigurationError
@@ -56,7 +56,6 @@ _CAPITALISED = re.compile(
     r"[A-Z\u00c0-\u00de\u0100-\u024f\u0370-\u042f](?<![^\W_].)(?<!\w_.)(?<![.@/\\#$-].)(?:[^\W\d_]|['-]){1,30}(?![^\W_]|[(\[=]|_\w)"
 )
 """Looks for a capital before it looks at what stands in front: three times as fast."""
-_CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 _ANY_NUMBER = bytes.maketrans(b"0123456789", b"1111111111")
 """Which number it is says nothing of who is named: lines that differ in numbers are asked about once."""
 _SEGMENT = 320
@@ -67,21 +66,16 @@ _BATCH = 32
 _CACHE_ENTRIES = 50_000
 _BEGUN = blake2b(digest_size=16)
 _START = itemgetter(1)
-_NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
 
 
-_CAPITALS = re.compile(
-    r"\b[A-Z\u00c0-\u00de]{3,}(?:,? [A-Z\u00c0-\u00de][A-Z\u00c0-\u00de'-]{2,}){1,3}\b"
-)
 _MARKS = re.compile(r"(?<![\w`*~])[_*~`]{1,3}(?=\w)|(?<=\w)[_*~`]{1,3}(?![\w`*~])")
-_LABEL = re.compile(r"[ ]?[:=](?!\w)")
 
 
 def _plain_type(text: str) -> str:
     """Return a text of the same length as the model knows it: no words in capitals, no marks of Markdown."""
     if "*" in text or "_" in text or "`" in text or "~" in text:
         text = _MARKS.sub(lambda found: " " * len(found[0]), text)
-    return _CAPITALS.sub(_in_title_case, text)
+    return CAPITALS.sub(_in_title_case, text)
 
 
 def _in_title_case(found: re.Match[str]) -> str:
@@ -121,22 +115,6 @@ def _segments(text: str, most: int) -> Iterator[tuple[int, str]]:
             end = cut + 1 if cut > 0 else end
         yield at, text[at:end]
         at = end
-
-
-def names_no_person(text: str, start: int, stop: int) -> bool:
-    """Whether what stands around a name, or a list, makes it the name of a thing, a place or a term."""
-    if is_a_thing(text, start, stop) or is_term(text, stop):
-        return True
-    words = text[start:stop].split()
-    if is_called_after(text, start, words):
-        return True
-    if len(words) > 1:
-        return False
-    if is_a_place(text, start, stop) or is_declared(text, start) or is_heading(text, words[0]):
-        return True
-    if words[0] in first_names() or words[0] not in family_names():
-        return False
-    return is_of_science(text, start, stop)
 
 
 class NamesModel:
@@ -255,7 +233,7 @@ class NamesModel:
         line = value.split("\n")[0] if "\n" in value and "\n" in value.strip() else value
         stripped = line.strip(" \t\n\r.,;:!?'\"()-")
         is_word = stripped.isalpha()
-        if len(stripped) < 2 or (not is_word and _NOT_A_NAME.search(stripped)):
+        if len(stripped) < 2 or (not is_word and NOT_A_NAME.search(stripped)):
             return None
         words = [stripped] if is_word else stripped.split()
         if self._common.issuperset([word.strip(".'").lower() for word in words]):
@@ -264,30 +242,30 @@ class NamesModel:
             start = text.find(stripped, start)
         stop = start + len(stripped)
         if entity == "PERSON":
-            words, start, stop = _without_plain_ends(words, text, start, stop)
+            words, start, stop = without_plain_ends(words, text, start, stop)
             while len(words) > 1 and words[-1].islower() and words[-1] in plain_words():
                 stop = start + len(text[start:stop].removesuffix(words.pop()).rstrip())
             while len(words) > 1 and len(words[0]) == 1:
                 start = text.find(words[1], start + 1)
                 del words[0]
-            if not words or not _may_be_a_person(words, text, start, stop):
+            if not words or not may_be_a_person(words, text, start, stop):
                 return None
-            if names_no_person(text, start, stop) or _is_a_foreign_word(words, text):
+            if names_no_person(text, start, stop) or is_a_foreign_word(words, text):
                 return None
-            if _is_a_label(words, text, start, stop):
+            if is_a_label(words, text, start, stop):
                 return None
             is_listed = words[0] in first_names() or words[0] in family_names()
             if len(words) == 1 and not is_listed and text.startswith(" the ", stop):
                 return None
-            if len(words) == 2 and _beside_a_place(words):
+            if len(words) == 2 and beside_a_place(words):
                 return None
-            if _is_an_abbreviation(words) and not _CAPITALS.search(text):
+            if is_an_abbreviation(words) and not CAPITALS.search(text):
                 return None
-            if len(words) > 1 and len(rest := [w for w in words if not _like_a_word(w)]) == 1:
+            if len(words) > 1 and len(rest := [w for w in words if not like_a_word(w)]) == 1:
                 at = text.find(rest[0], start)
-                if _an_identifier(text, at, at + len(rest[0]), signs):
+                if is_an_identifier(text, at, at + len(rest[0]), signs):
                     return None
-        if len(words) == 1 and _an_identifier(text, start, stop, signs):
+        if len(words) == 1 and is_an_identifier(text, start, stop, signs):
             return None
         return entity, start, stop
 
@@ -344,141 +322,3 @@ def _on_fast_blas(nlp: Any) -> None:
         for node in model.walk() if model is not None else ():
             if type(node.ops) is NumpyOps:
                 node.ops = NumpyOps(use_blis=False)
-
-
-_NOUN = re.compile(
-    r"[^\W\d_]{3,}(?:ung|ungen|heit|keit|schaft|ismus|tion|t\u00e4t|nis|ci\u00f3n|\u00e7\u00e3o|zione)\Z"
-)
-_TOKEN = re.compile(r"[^\W\d_]+")
-
-
-@cache
-def _foreign_only() -> frozenset[str]:
-    return frozenset(word for word in foreign() - common() if len(word) > 2)
-
-
-def _is_a_foreign_word(words: list[str], text: str) -> bool:
-    """Whether a word that no list has as a name stands in a text of a language that the model never saw."""
-    if any(word in first_names() or word in family_names() for word in words):
-        return False
-    if len(words) == 1 and _NOUN.match(words[0]):
-        return True
-    if len(words) > 1:
-        return False
-    functions, others = _foreign_only(), nouns()
-    beside = {word.lower() for word in _TOKEN.findall(text)} - common()
-    return not beside.isdisjoint(functions) or len(beside & others) > 1
-
-
-@cache
-def _capitalised_plain() -> frozenset[str]:
-    """Return words that no name begins or ends with, of other languages and of offices."""
-    return _functions() | nouns()
-
-
-@cache
-def _functions() -> frozenset[str]:
-    return foreign() | office_words()
-
-
-def _without_plain_ends(
-    words: list[str], text: str, start: int, stop: int
-) -> tuple[list[str], int, int]:
-    """Return a span without everyday words of any language at its ends."""
-    if len(words) == 1 and words[0] in first_names():
-        return words, start, stop
-    first, last, plain = 0, len(words), _capitalised_plain()
-    several, functions = len(words) > 1, _functions()
-
-    def is_one(word: str) -> bool:
-        known = word.lower().strip(".,:'")
-        if known in functions or known not in plain:
-            return known in functions
-        listed = word.strip(".,:'")
-        return not (several and (listed in first_names() or listed in family_names()))
-
-    while first < last and is_one(words[first]):
-        first += 1
-    while last > first and is_one(words[last - 1]):
-        last -= 1
-    if last - first == len(words):
-        return words, start, stop
-    left = words[first:last]
-    if not left or (len(left) == 1 and left[0].lower() in plain and left[0] not in first_names()):
-        return [], start, start
-    begin = start
-    for word in words[: first + 1]:
-        at = text.find(word, begin, stop)
-        begin = at + len(word)
-    begin -= len(words[first])
-    return left, begin, text.rfind(left[-1], begin, stop) + len(left[-1])
-
-
-def _may_be_a_person(words: list[str], text: str, start: int, stop: int) -> bool:
-    """Whether words have the case of a name: no acronym, no class, no sentence that goes on."""
-    first, last = first_names(), family_names()
-    for word in words:
-        listed = word.title()
-        if listed in first or listed in last:
-            return words[0][0].isupper()
-    if len(words) > 1:
-        if "of" in words or all(map(_like_a_word, words)) or "".join(words).isupper():
-            return False
-        return words[0][0].isupper() and words[-1][0].isupper()
-    word = words[0]
-    if not word[0].isupper() or _CAMEL_CASE.match(word) or "-" in word[-2:] or _like_a_word(word):
-        return False
-    if not word.isupper():
-        return True
-    before, behind = text[max(0, start - 2) : start].strip(), text[stop : stop + 2].strip()
-    return len(word) > 5 and (before.isupper() or behind.isupper())
-
-
-def _is_a_label(words: list[str], text: str, start: int, stop: int) -> bool:
-    """Whether a word that no list has begins a line and announces what follows it."""
-    if len(words) > 1 or text[stop : stop + 2].lstrip(" ")[:1] not in (":", "="):
-        return False
-    if not _LABEL.match(text, stop) or text[:start].rpartition("\n")[2].strip(" \t*-#>\"'"):
-        return False
-    return words[0] not in first_names() and words[0] not in family_names()
-
-
-_ENDS = ("s", "es", "ed", "d", "er", "ing")
-
-
-def _like_a_word(word: str) -> bool:
-    """Whether this is an everyday word, its plural or another form of a verb."""
-    plain, known = word.lower(), common()
-    if plain in known:
-        return True
-    if not plain.endswith(_ENDS):
-        return False
-    return any(plain.endswith(end) and plain.removesuffix(end) in known for end in _ENDS)
-
-
-def _beside_a_place(words: list[str]) -> bool:
-    """Whether one of two words is a place and neither is a name: a club, a station, a district."""
-    if any(w in first_names() or w in ambiguous_names() or w in family_names() for w in words):
-        return False
-    return any(word.lower() in places() for word in words)
-
-
-def _is_an_abbreviation(words: list[str]) -> bool:
-    """Whether a short word in capitals that no list has stands by itself, or behind everyday words."""
-    left = [word for word in words if not _like_a_word(word)]
-    if len(left) != 1 or not left[0].isupper() or len(left[0]) > 5:
-        return False
-    return left[0].title() not in first_names() and left[0].title() not in family_names()
-
-
-def _an_identifier(text: str, start: int, stop: int, signs: ProgramSigns) -> bool:
-    """Whether a word by itself belongs to a program."""
-    if text[stop : stop + 1] in ("(", "[", "=", "_", "/"):
-        return True
-    if start and text[start - 1] in "_./$#":
-        return True
-    if text[start:stop] in ambiguous_names() and is_plain_word(text, start, stop):
-        return True
-    if start == 0 and stop == len(text) and text[0].isupper() and "." not in text:
-        return False  # nothing stands around it
-    return signs.around(start, stop)

@@ -20,6 +20,29 @@ from governance.detect.names.key_names import (
     names_a_person,
     names_a_thing,
 )
+from governance.detect.names.patterns import (
+    AFTER,
+    AFTER_NAMED,
+    BRACKETED,
+    CAMEL_CASE,
+    CLOSING,
+    CLOSING_WORD,
+    DIGITS_WITHIN,
+    FAMILY_FIRST,
+    GREETED_IN_SMALL,
+    HANDLE_WORD,
+    IN_CODE,
+    LOWER_CASE_NAME,
+    NAME_AT,
+    OF_THINGS,
+    ONE_LINE_NAME,
+    OTHER_SCRIPT,
+    SPEAKER,
+    SPEAKER_LINE,
+    SPEAKS,
+    TWO_IN_SMALL,
+    WORD,
+)
 from governance.detect.normalized_text import TextView
 from governance.detect.questions import ANSWERED_NAME, name_in_answer
 from governance.detect.rules.account_checks import person_account
@@ -44,67 +67,11 @@ from governance.names.words import (
 
 _VERSION = "rules-12"
 
-_U = "A-Z" + "".join(
-    char for char in map(chr, (*range(0xC0, 0x250), *range(0x370, 0x482), *range(0x1E00, 0x1F00))) if char.isupper()
-)  # fmt: skip
-_BEHIND_CAPITAL = (
-    rf"(?:(?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![^\W_]|_\w)|\.(?:[{_U}]\.)*|(?=[ \n,.;]|$))"
-)
-_PARTICLE = r"(?:de|del|della|der|den|di|da|dos|das|du|van|von|vom|zu|la|le|al|el|bin|ben|ibn|ter|ten|y|e|af|av|st\.?|und|of)"
-_MORE = rf"(?:[ \u00a0](?:{_PARTICLE}[ ]){{0,2}}[{_U}]{_BEHIND_CAPITAL}){{0,3}}"
-_NAME = rf"[{_U}]{_BEHIND_CAPITAL}{_MORE}"
-_NAME_AT = re.compile(rf"[{_U}](?<![^\W_].)(?<!\w_.){_BEHIND_CAPITAL}{_MORE}")
-"""Looks for a capital before it looks at what stands in front: three times as fast."""
-_OTHER_SCRIPT = re.compile(
-    r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6}(?:[ \u00b7・][\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6})?"
-    r"|[\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}(?: [\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}){1,2}"
-)
 _LOOKALIKES = dict(zip("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg", strict=True))
-_CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
-_TWO_IN_SMALL = re.compile(r"(?<![\w./@\-])([a-z]{3,14})(?= ([a-z]{4,20})(?![\w/@=(\-]|\.\w))")
-_GREETED_IN_SMALL = re.compile(
-    r"(?i:\b(?:it'?s|this is|i'?m|i am|my name is|here is|call me|ask|tell|from|for|with|ich bin|hier ist|soy|sono|je suis|ik ben))"
-    r" ([a-z]{4,14})(?: ([a-z]{4,20}))?(?= *(?:$|[,.!?\n]| (?:here|from|again|and|und|et|y|e|speaking)\b))"
-)
-_FAMILY_FIRST = re.compile(
-    rf"(?<![\w,.\-])(?<!, )([{_U}][^\W\d_]+(?:[-'][{_U}]?[^\W\d_]+)?), ([{_U}][^\W\d_]+)(?: [{_U}]\b\.?)?(?![\w,]|, )"
-)
-"""A family name before a given one: ``Gonzalez, Maria``."""
 _LONGEST_CHAT = 400
-_ONE_LINE_NAME = re.compile(rf"\s*[\"'(]?({_NAME}(?:, {_NAME})?)[\"')]?[.,;:]?\s*$")
-_WORD = re.compile(r"[^\W\d_][\w'\-]*\.?")
 _LONGEST_WORD = 64
 
-_AFTER = re.compile(
-    r"(?:'s\b)?[ ,]{1,2}(?:(?:will|would|can|should|has|had|also|just|already|then) )?"
-    r"(?:ask(?:ed|s|ing)?|said|says|wrote|writes|told|tells|sign(?:ed|s)?|call(?:ed|s)|wants|wanted|"
-    r"lives|lived|works|worked|repl(?:ied|ies)|emailed|mailed|confirms|ordered|requested|joined|"
-    r"bought|thinks|thought|knew|was born|picks? up|picked up|collect(?:s|ed)?)\b",
-)
-_SPEAKS = re.compile(
-    r"[ ,]{1,2}(?:shouted|said|says|asked|replied|answered|whispered|added|nodded|smiled|laughed|wrote|told|"
-    r"can I (?:please )?speak|could I (?:please )?speak|lives (?:on|at|in)|is from|was born|hat (?:angerufen|geschrieben)|"
-    r"rief an|a (?:appel\u00e9|\u00e9crit)|m'a (?:appel\u00e9|\u00e9crit)|llam\u00f3|escribi\u00f3|(?:mi |ci )?ha (?:chiamato|scritto|telefonato)|"
-    r"heeft (?:gebeld|geschreven)|zadzwoni\u0142a?|napisa\u0142a?|ligou|telefonou|escreveu)\b"
-)
-"""What follows a single word that only a person can be."""
-_SPEAKER = re.compile(
-    r"[ ]{0,2}:[ ]{0,2}[\"\u201c\u2018']|:[ ]{1,2}(?:What|Who|Why|How|I|You|Yes|No|Hi|Hello|Hey|Well|But|And|Oh)\b"
-)
-_AFTER_NAMED = re.compile(
-    r"\b(?:says|named (?:him|her|them)|starring|[Dd]irected [Bb]y:?|[Ww]ritten by|\bex-[A-Z]\w+|leave me|gender of)[ \t]{1,6}\Z"
-)
-_LOWER_CASE_NAME = re.compile(
-    r"(?i:\b(?:my|his|her|their|full|the|customer|patient|client)\s+(?:full |first |last )?name(?: is|'s|:)\s+)"
-    r"([^\W\d_A-Z]{2,20}(?: [^\W\d_A-Z]{2,20}){0,2})(?=\s*(?:[.,;!?\n]|and\b|but\b|\Z))"
-)
-_SPEAKER_LINE = re.compile(
-    rf"^[ \t>*_\-]{{0,6}}(?:\[?\d\d:\d\d(?::\d\d)?\]? )?([{_U}][^\W\d_]+(?: [{_U}][^\W\d_]+)?)[*_]{{0,2}}:[*_]{{0,2}} {{1,2}}(?=[^\W\d_]+,? [^\W\d_A-Z][^\W\d_]*[ ,'.?!]|ok|yes|no|ja|oui|s\u00ed)",
-    re.MULTILINE,
-)
-"""A line of a chat: somebody, a colon, a sentence."""
-_IN_CODE = re.compile(r"\A\w?\.(?=[^\W\d_]{3})|[^\W\d_](?:=|\(|\[)")
-_MONTHS = frozenset(
+_DATE_WORDS = frozenset(
     [
         "Jan",
         "Feb",
@@ -127,17 +94,7 @@ _MONTHS = frozenset(
         "Sun",
     ]
 )
-_CLOSING = re.compile(
-    r"(?im)^[ \t>*\-]*(?:.{0,60}[.!?,] )?(?:(?:kind|best|warm|many|with|yours?|warmest|kindest)?[ ]?(?:regards|wishes|thanks)|best|thanks(?: again| so much| a lot)?|thank you(?: (?:so|very) much)?|"
-    r"sincerely(?: yours)?|yours (?:sincerely|truly|faithfully)|cheers|respectfully|cordially|love|signed|greetings|mit freundlichen grüßen|cordialement|saludos|sent by)"
-    r"[ \t]*[,.!\-]*[ \t]*(?:\r?\n[ \t>]*){0,3}"
-)
-_CLOSING_WORD = re.compile(
-    r"regards|wishes|thank|best|sincerely|yours|cheers|respectfully|cordial|love|signed|greetings"
-    r"|mit freund|saludos|sent by"
-)
 _SHORT = 60
-_BRACKETED = re.compile(rf"[\"']?({_NAME})[\"']?\s*[<(\[](?:mailto:)?[\w.+\-]{{1,64}}@")
 _TOLD_BY = {
     why: f"name_rules.{why}"
     for why in ("cue", "key", "list", "mailbox", "pair", "participant", "signature", "told", "verb")
@@ -151,7 +108,6 @@ type _Run = tuple[int, int, list[str]]
 
 _PARTICIPANT = ("participant", "name")
 """Key path of a message's ``name``: often an agent's or a role, now and then somebody's."""
-_HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
 
 
 def _is_weak(finding: Finding) -> bool:
@@ -160,7 +116,7 @@ def _is_weak(finding: Finding) -> bool:
 
 def _is_camel(word: str) -> bool:
     """Whether a word has capitals within it as names of programs have."""
-    return not word.istitle() and _CAMEL_CASE.match(word) is not None
+    return not word.istitle() and CAMEL_CASE.match(word) is not None
 
 
 def _in_one_script(word: str) -> str:
@@ -177,7 +133,7 @@ def _may_close(text: str) -> bool:
     """Whether a letter may close in a text: a quick look at short ones, which most values are."""
     if len(text) > _SHORT:
         return True
-    return not text.isalnum() and _CLOSING_WORD.search(text.lower()) is not None
+    return not text.isalnum() and CLOSING_WORD.search(text.lower()) is not None
 
 
 def _are_words(text: str) -> bool:
@@ -204,20 +160,9 @@ def _may_be_a_family(text: str) -> bool:
         return False
     if not text[0].isupper() or text.isupper() or is_listed(text, 0, len(text)):
         return False
-    if _OF_THINGS.search(text):
+    if OF_THINGS.search(text):
         return False
     return not _is_nobody(text) and not any(map(is_plain, text.lower().split("-")))
-
-
-_OF_THINGS = re.compile(
-    r"(?:tory|[ts]ion|ment|ness|ity|ance|ence|ship|ware|able|ible|ism|ics|logy|graphy|ture|hood|ful|less|ly|ized|ised|ers|tor|ung|heit|keit|schaft|"
-    r"ci\u00f3n|\u00e7\u00e3o|zione|isme|ismo|DB|SQL|API|base|board|flow|hub|kit|lab|net|soft|tech|cloud|sync)\Z"
-)
-"""How nouns and names of programs end that one might take for somebody's."""
-
-
-_DIGITS_WITHIN = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]*[+/=]*\Z")
-"""One word with digits, as identifiers and base64 are: no name begins or ends in it."""
 
 
 class NameRules:
@@ -271,7 +216,7 @@ class NameRules:
             if place := name_in_answer(text):
                 spans[(*place, 0.8, "key")] = None
         elif is_person:
-            whole = _ONE_LINE_NAME.match(text)
+            whole = ONE_LINE_NAME.match(text)
             if whole and len(text) < 80:
                 if not _is_nobody(whole[1]):
                     spans[(whole.start(1), whole.end(1), 0.8, "key")] = None
@@ -309,26 +254,26 @@ class NameRules:
 
     def _of_word(self, text: str) -> Iterator[tuple[int, int, float, str]]:
         """Yield what there is in a text that is one word: a given name that is no other word."""
-        if len(text) < 3 or not text[0].isupper() or _CAMEL_CASE.match(text):
+        if len(text) < 3 or not text[0].isupper() or CAMEL_CASE.match(text):
             return
         if self._is_first(text) and not self._common(text) and text.lower() not in things():
             yield 0, len(text), 0.5, "list"
 
     def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
         text = view.text
-        if _DIGITS_WITHIN.match(text):
+        if DIGITS_WITHIN.match(text):
             return
         signs = ProgramSigns(text)
-        for match in _NAME_AT.finditer(text):
+        for match in NAME_AT.finditer(text):
             yield from self._judged(view, match.start(), match.end(), signs)
-        for match in _CLOSING.finditer(text) if _may_close(text) else ():
-            found = _NAME_AT.match(text, match.end())
+        for match in CLOSING.finditer(text) if _may_close(text) else ():
+            found = NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
                 run = self._trimmed(text, found.start(), found.end())
                 if run is not None and run[1] - run[0] > 1 and not is_a_team(found[0]):
                     yield *run[:2], 0.8, "signature"
         if "name" in text:
-            for match in _LOWER_CASE_NAME.finditer(text):
+            for match in LOWER_CASE_NAME.finditer(text):
                 words = match.group(1).split()
                 told = match.group()[:3].lower() in ("my ", "his", "her")
                 if not any(
@@ -340,22 +285,22 @@ class NameRules:
         if ": " in text and "\n" in text:
             yield from self._speakers(text)
         if ", " in text:
-            for match in _FAMILY_FIRST.finditer(text):
+            for match in FAMILY_FIRST.finditer(text):
                 if self._is_family_first(text, match):
                     yield *match.span(), 0.7, "list"
         if not text.isascii():
-            for match in _OTHER_SCRIPT.finditer(text):
+            for match in OTHER_SCRIPT.finditer(text):
                 if cue(view.data, match.start()) != NONE:
                     yield match.start(), match.end(), 0.7, "cue"
         if "@" in text:
-            for match in _BRACKETED.finditer(text):
+            for match in BRACKETED.finditer(text):
                 run = self._trimmed(text, *match.span(1))
                 if run is not None:
                     yield *run[:2], 0.85, "mailbox"
 
     def _in_small_letters(self, text: str) -> Iterator[tuple[int, int, float, str]]:
         """Yield names that somebody wrote without capitals: maria gonzalez; this is maria."""
-        for match in _TWO_IN_SMALL.finditer(text):
+        for match in TWO_IN_SMALL.finditer(text):
             first, last = match[1].capitalize(), match[2].capitalize()
             if (
                 first not in self._first
@@ -365,7 +310,7 @@ class NameRules:
                 continue
             if f"{match[1]} {match[2]}" not in things():
                 yield match.start(), match.end(2), 0.7, "list"
-        for match in _GREETED_IN_SMALL.finditer(text):
+        for match in GREETED_IN_SMALL.finditer(text):
             word = match[1]
             if word.capitalize() in self._first and not is_plain(word) and word not in things():
                 goes_on = match[2] and not is_plain(match[2]) and match[2] not in things()
@@ -375,7 +320,7 @@ class NameRules:
         """Yield who speaks in a chat: one of them is a listed name, or somebody speaks twice."""
         lines = [
             match
-            for match in _SPEAKER_LINE.finditer(text)
+            for match in SPEAKER_LINE.finditer(text)
             if not any(is_plain(word.lower()) for word in match[1].split())
             and match[1].lower() not in things()
         ]
@@ -402,7 +347,7 @@ class NameRules:
 
     def _is_handle(self, text: str) -> bool:
         """Whether what a participant calls itself holds somebody's name (``alice_smith``)."""
-        words = {word.capitalize() for word in _HANDLE_WORD.findall(text)}
+        words = {word.capitalize() for word in HANDLE_WORD.findall(text)}
         named = {w for w in words if w.lower() not in self._common_words}
         return not named.isdisjoint(self._first | self._last | self._ambiguous)
 
@@ -423,7 +368,7 @@ class NameRules:
     def _trimmed(self, text: str, start: int, end: int) -> _Run | None:
         """Cut everyday words off both ends of a capitalised run; None when nothing is left."""
         run = text[start:end]
-        words: list[str] = [run] if run.isalpha() else _WORD.findall(run)
+        words: list[str] = [run] if run.isalpha() else WORD.findall(run)
         if self._all_may_name(words):
             return start, end, words
         first, last = 0, len(words)
@@ -482,11 +427,11 @@ class NameRules:
         if word.lower() in self._everyday and word not in self._ambiguous:
             return  # one word that no name begins or ends with
         cued = cue(view.data, start)
-        first_word = _WORD.match(text, start, start + _LONGEST_WORD) if cued else None
+        first_word = WORD.match(text, start, start + _LONGEST_WORD) if cued else None
         if first_word and first_word.group() in self._ambiguous:
             strong = cued == STRONG
             behind = first_word.end() + 1
-            inner = _WORD.match(text, behind, behind + _LONGEST_WORD)
+            inner = WORD.match(text, behind, behind + _LONGEST_WORD)
             family = inner is not None and inner.end() <= end and self._is_last(inner.group())
             if strong or family or first_word.group().lower() not in self._everyday:
                 yield start, inner.end() if inner and family else first_word.end(), 0.6, "cue"
@@ -498,7 +443,10 @@ class NameRules:
             return
         words = [word.rstrip(".") for word in words]
         alone = stop - begin == len(text)
-        if words[-1] in _MONTHS and sum(map(_MONTHS.__contains__, text[start:end].split())) > 1:
+        if (
+            words[-1] in _DATE_WORDS
+            and sum(map(_DATE_WORDS.__contains__, text[start:end].split())) > 1
+        ):
             return
         if begin != start:
             cued = cue(view.data, begin)
@@ -542,10 +490,10 @@ class NameRules:
             if not sure and (words[0].lower() in self._plain or words[0].lower() in things()):
                 return
             if known_last or not all(word.lower() in self._common_words for word in words[1:]):
-                acts = not alone and _AFTER.match(text, stop) is not None
+                acts = not alone and AFTER.match(text, stop) is not None
                 why = "verb" if acts else "pair" if self._is_pair(words) else "list"
                 yield begin, stop, 0.75 if sure else 0.5, why
-        elif not alone and len(words) > 1 and _AFTER.match(text, stop):
+        elif not alone and len(words) > 1 and AFTER.match(text, stop):
             yield begin, stop, 0.5, "verb"
         elif known_first and self._stands_alone(text, begin, stop, signs):
             speaks = self._confirmed is not None and self._speaks(text, begin, stop, words)
@@ -569,7 +517,7 @@ class NameRules:
         if is_heading(text, word):
             return False
         if signs.may_be() and (
-            _IN_CODE.search(text[max(0, begin - 2) : stop + 2]) or signs.around(begin, stop)
+            IN_CODE.search(text[max(0, begin - 2) : stop + 2]) or signs.around(begin, stop)
         ):
             return False
         return word not in self._ambiguous or not is_plain_word(text, begin, stop)
@@ -582,16 +530,16 @@ class NameRules:
         if words[-1].lower() in self._plain:
             return False
         if behind in (" ", ",") and (
-            _SPEAKS.match(text, stop) or (len(words) == 1 and acts_as_a_person(text, begin, stop))
+            SPEAKS.match(text, stop) or (len(words) == 1 and acts_as_a_person(text, begin, stop))
         ):
             return True
-        if behind in (" ", ":") and _SPEAKER.match(text, stop):
+        if behind in (" ", ":") and SPEAKER.match(text, stop):
             before = text[max(0, begin - 8) : begin].rstrip(" \t>*")
             if before[-1:] in ("", "\n"):
                 return True
         if text[begin - 1 : begin] not in (" ", "\t"):
             return False
-        return _AFTER_NAMED.search(text, max(0, begin - 24), begin) is not None
+        return AFTER_NAMED.search(text, max(0, begin - 24), begin) is not None
 
     def _is_first(self, word: str) -> bool:
         plain = word if word.isascii() else _in_one_script(word)

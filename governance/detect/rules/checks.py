@@ -109,7 +109,7 @@ def email(value: str) -> bool | None:
 
 
 _OCTET = re.compile(r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\Z")
-"""A number of an address in its only form, of which nothing but its size is to be judged."""
+"""A house number in its only form; only its size is checked."""
 
 
 def ip_address(value: str) -> bool:

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from governance.detect.matcher import Gate, Hit, Runner, compiled, supported
+from governance.detect.gate import Gate
+from governance.detect.matcher import Hit, Runner, compiled, supported
 from governance.detect.normalized_text import view_of
 from governance.detect.rules.catalog import read_registry
 from governance.detect.rules.identity_checks import CHECKS

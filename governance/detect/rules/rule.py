@@ -5,17 +5,15 @@ No lookaround, no backreference: no text costs more than linear time.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from governance.detect.matcher import Gate
+from governance.detect.gate import Gate
 
 VERSION = "15"
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 """What the names of months begin with."""
 
-type Spans = Callable[["Gate", int, int], Iterator[tuple[int, int, bool | None]]]
+type Spans = Callable[[Gate, int, int], Iterator[tuple[int, int, bool | None]]]
 """Yields the values within a match, each with the verdict of its check."""
 
 
@@ -31,7 +29,7 @@ class Rule:
     group: int = 0
     """Which group of the pattern is the value."""
     needs: tuple[str, ...] = ()
-    """Lower-case literals of which one must be in the text, else the pattern is not tried.
+    """Lower-case literals; the pattern is tried only if one of them is in the text.
 
     Where the pattern is ``wide`` they are as people write them, else as a view in Latin-1 shows them.
     """

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from governance.detect.matcher import Gate
+from governance.detect.gate import Gate
 from governance.detect.names.file_names import in_file_name
 from governance.detect.rules import account_checks, checks, password_checks
 from governance.detect.rules.rule import Spans

@@ -1,4 +1,4 @@
-"""What a column is, the types that stand in columns, and the columns that many tables share."""
+"""Columns: what one is, their types, and those that many tables share."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.detect.matcher import Gate
+from governance.detect.gate import Gate
 from governance.detect.normalized_text import view_of
 from governance.detect.phones import PhoneRunner
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governance.detect.matcher import Gate, Runner
+from governance.detect.gate import Gate
+from governance.detect.matcher import Runner
 from governance.detect.normalized_text import view_of
 from governance.detect.offline_imports import load
 from governance.detect.prefilter import Prefilter

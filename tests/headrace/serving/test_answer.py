@@ -15,7 +15,7 @@ from tests.headrace.serving.dialects import PATHS, Said, written
 from tests.train.conftest import make_tokenizer
 from tests.train.test_chat_templates import tokenizer_of
 from train.generation import read_answer
-from train.runs.fit import load_tokenizer
+from train.model_folder import load_tokenizer
 from train.runs.rows import Masker
 from train.types import Token
 

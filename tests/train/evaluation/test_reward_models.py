@@ -13,8 +13,8 @@ from tests.train.test_chat_templates import tokenizer_of
 from tests.train.test_recipes import attempts, prepared, spec, train
 from train.evaluation.environment import tools_key
 from train.evaluation.reward_models import Pair, RewardModel, agreement, load_reward_model
+from train.model_folder import load_tokenizer
 from train.recipes import recipe_module
-from train.runs.fit import load_tokenizer
 from train.runs.rows import Masker
 from train.substrate.content import ContentStore
 

@@ -14,9 +14,10 @@ import pytest
 from tests.train.conftest import make_model
 from tests.train.test_chat_templates import tokenizer_of
 from train.errors import TrainingError
+from train.model_folder import end_tokens, load_model, load_tokenizer
 from train.recipes.base import Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
-from train.runs.fit import FitResult, end_tokens, fit, load_model, load_tokenizer
+from train.runs.fit import FitResult, fit
 from train.runs.rows import Masker
 from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from governance.detect.matcher import Gate, Runner
+from governance.detect.gate import Gate
+from governance.detect.matcher import Runner
 from governance.detect.normalized_text import view_of
 from governance.detect.prefilter import Prefilter
 from governance.detect.rules.catalog import rules, rules_of

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from train.evaluation.reward_models import load_scoring_model
+from train.model_folder import load_model, load_scoring_model, load_tokenizer, require_loadable
 from train.registry.versions import ModelRegistry
-from train.runs.fit import load_model, load_tokenizer, require_loadable
 from trajectory.errors import ConfigurationError
 
 

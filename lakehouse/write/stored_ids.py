@@ -1,0 +1,136 @@
+"""Which ids a table holds: sorted hashes per active file, so that what was deleted counts as gone."""
+
+import re
+import threading
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from governance.consent import CONVERSATION
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
+
+type Keys = NDArray[np.int64]
+
+
+class IdIndex:
+    """Sorted hashes of (tenant, id) of one table, kept per file and looked up in a few runs."""
+
+    def __init__(self, lake: "Lake", table: str, column: str) -> None:
+        self._lake = lake
+        self._table = table
+        self._column = column
+        self._files: dict[str, Keys] = {}
+        self._runs: list[_SortedKeys] = []
+        """From the longest to the shortest: a new file costs no sorting of all that is stored."""
+        self._lock = threading.Lock()
+
+    def known(self, tenant_id: str, names: Collection[str]) -> set[str]:
+        if not names:
+            return set()
+        asked = list(names)
+        keys = _hashes(tenant_id, asked)
+        hits = np.zeros(len(asked), np.bool_)
+        with self._lock:
+            self._refresh()
+            for run in self._runs:
+                places = np.minimum(np.searchsorted(run.keys, keys), len(run.keys) - 1)
+                hits |= run.keys[places] == keys
+        return {asked[place] for place in np.flatnonzero(hits)}
+
+    def _refresh(self) -> None:
+        active = set(self._lake.snapshot_of(self._table))
+        gone = self._files.keys() - active
+        for file in gone:
+            del self._files[file]
+        if gone:
+            touched = [run for run in self._runs if run.files & gone]
+            self._runs = [run for run in self._runs if not run.files & gone]
+            for file in {file for run in touched for file in run.files} - gone:
+                self._add(file)
+        for file in sorted(active - self._files.keys()):
+            self._files[file] = self._hashes_in(file)
+            self._add(file)
+
+    def _add(self, file: str) -> None:
+        """Add a file's run, joined with those before it that are not much longer."""
+        run = _SortedKeys(self._files[file], frozenset([file]))
+        if not len(run.keys):
+            return
+        while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
+            last = self._runs.pop()
+            joined = np.unique(np.concatenate([last.keys, run.keys]))
+            run = _SortedKeys(joined, last.files | run.files)
+        self._runs.append(run)
+
+    def _hashes_in(self, file: str) -> Keys:
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        fresh = self._lake.fresh_names(file)
+        if fresh is not None:
+            return np.unique(_hashes(tenant_id, fresh.to_pylist()))
+        batches = self._lake.rows_of_file(self._table, file, [self._column])
+        parts = [_hashes(tenant_id, batch.column(0).to_pylist()) for batch in batches]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
+class RewrittenMessages(IdIndex):
+    """Of the table ``messages``: those that were rewritten after they were stored."""
+
+    def _hashes_in(self, file: str) -> Keys:
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        parts = [np.empty(0, np.int64)]
+        if self._lake.fresh_names(file) is not None:  # written just now, as all are at first
+            return parts[0]
+        for batch in self._lake.rows_of_file(self._table, file, [self._column, "content_id"]):
+            if "content_id" not in batch.schema.names:  # a file from before there were any
+                continue
+            held = (
+                batch.column(self._column)
+                .cast("string")
+                .filter(batch.column("content_id").is_valid())
+            )
+            parts.append(_hashes(tenant_id, held.to_pylist()))
+        return np.unique(np.concatenate(parts))
+
+
+class WithheldPurposes(IdIndex):
+    """Of the table ``governance``: trajectories, each with a purpose that a header took away."""
+
+    def _hashes_in(self, file: str) -> Keys:
+        import pyarrow.compute as pc
+
+        tenant_id = unquote(_TENANT.findall(file)[-1])
+        parts = [np.empty(0, np.int64)]
+        for batch in self._lake.rows_of_file(self._table, file, ["trajectory_id", self._column]):
+            reasons = batch.column(self._column)
+            flat = reasons.flatten().cast("string")
+            said = pc.starts_with(flat, CONVERSATION)
+            rows = pc.list_parent_indices(reasons).filter(said)
+            trajectories = batch.column("trajectory_id").cast("string").take(rows).to_pylist()
+            purposes = [one.removeprefix(CONVERSATION) for one in flat.filter(said).to_pylist()]
+            names = [*map(withheld_name, trajectories, purposes)]
+            parts.append(_hashes(tenant_id, names))
+        return np.unique(np.concatenate(parts))
+
+
+def withheld_name(trajectory_id: str, purpose: str) -> str:
+    return f"{trajectory_id} {purpose}"
+
+
+class _SortedKeys(NamedTuple):
+    """The keys of some files, sorted."""
+
+    keys: Keys
+    files: frozenset[str]
+
+
+_TENANT = re.compile(r"tenant_id=([^/]*)/")
+
+
+def _hashes(tenant_id: str, names: Sequence[str]) -> Keys:
+    """Return 64-bit hashes; Python's own are keyed anew in each process, so nobody can aim at them."""
+    return np.fromiter((hash((tenant_id, name)) for name in names), np.int64, len(names))

@@ -29,7 +29,7 @@ _SECOND_DAY = 720
 _TRAINING = {"threads": 1, "reporters": [], "save_steps": None}
 _EXAM = {
     "replay": {"temperature": 1.0, "completion_tokens": 60, "batch_size": 32},
-    "tasks": 40,
+    "tasks": 20,
 }
 IMITATION = {"epochs": 8, "learning_rate": 0.03}
 

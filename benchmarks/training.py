@@ -246,8 +246,8 @@ def main() -> None:
 
 def costs(quick: bool, steps: int, folder: Path) -> dict[str, Any]:
     """Measure what training costs beside what a bare trainer costs, and its exactness."""
-    count, pairs = (120, 1) if quick else (800, 5)
-    found: dict[str, Any] = substrate(10_000 if quick else steps)
+    count, pairs = (64, 1) if quick else (800, 5)
+    found: dict[str, Any] = substrate(2_000 if quick else steps)
     return found | replay(folder / "replay") | speed(count, pairs, folder / "speed")
 
 

@@ -175,7 +175,7 @@ def _request(
     if decision is not None:
         from headrace.services.changes import decision_book
 
-        decided = decision_book(running, user_name()).get(decision).decision
+        decided = decision_book(running, running.user.name).get(decision).decision
         decision_id = decided.decision_id
         if not surfaces and decided.surface not in SURFACES_DECIDED:
             raise ConfigurationError(

@@ -25,6 +25,8 @@ _EXACT = 2**53
 """From here on not every receiver has each whole number."""
 _DECODED_TIMES = 4
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?")
+_BARE_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[^:]*)?")
+"""``www.example.com/a``, as people write URLs: lenient receivers put a scheme before it."""
 _ODD_IN_URLS = re.compile(r"[\s\\\x00-\x20\x7f]|[^\x21-\x7e]")
 
 
@@ -302,38 +304,39 @@ def _plain_path(text: str) -> tuple[str | None, bool]:
 def _hosts(value: JsonValue, against: TestedAgainst) -> Answer:
     if not isinstance(value, str):
         return DOUBT
-    host, odd = _host_of(value)
+    bare = _BARE_HOST.fullmatch(value) is not None
+    host = _host_of(f"http://{value}" if bare else value)
     if host is None:
         return DOUBT
     within = any(fits(str(one).lower(), host) for one in against)
-    return Answer(within or odd, within and not odd)
+    return Answer(within, within and not bare)
 
 
 @lru_cache(1024)
-def _host_of(text: str) -> tuple[str | None, bool]:
-    """Return a URL's host, and whether receivers could see another one; None where nobody can tell."""
+def _host_of(text: str) -> str | None:
+    """Return a URL's host; None where nobody can tell which one receivers see."""
     if _ODD_IN_URLS.search(text) or text.count("://") != 1:
-        return None, True
+        return None
     try:
         parts = urlsplit(text)
         host = (parts.hostname or "").lower().rstrip(".")
         _ = parts.port
     except ValueError:
-        return None, True
+        return None
     if not host or "@" in parts.netloc or "%" in parts.netloc:
-        return None, True
+        return None
     if parts.netloc.startswith("["):
-        return str(ipaddress.ip_address(host)), False
+        return str(ipaddress.ip_address(host))
     if not _HOST.fullmatch(host):
-        return None, True
+        return None
     # 0x7f.1, 2130706433 and 127.1 are addresses to some.
     last = host.rpartition(".")[2]
     if last.isdigit() or last.startswith("0x"):
         try:
-            return str(ipaddress.ip_address(host)), False
+            return str(ipaddress.ip_address(host))
         except ValueError:
-            return None, True
-    return host, False
+            return None
+    return host
 
 
 _TESTS: dict[ArgumentTest, Callable[[JsonValue, TestedAgainst], Answer]] = {

@@ -148,8 +148,13 @@ class InlineSpec(Spec):
             "told by its first words."
         ),
     )
-    surrogates: Literal["token"] = Field(
-        default="token", description="`EMAIL_xkdrwqpzmtbnhgcvfj`: a type and 16 to 21 consonants."
+    surrogates: Literal["token", "realistic"] = Field(
+        default="token",
+        description=(
+            "`EMAIL_xkdrwqpzmtbnhgcvfj`: a type and 16 to 21 consonants. Or values that look real, fit the "
+            "formats of tool schemas and are nobody's (names of invented words, `.invalid`, 555-01xx, "
+            "198.18.0.0/15, test cards), tokens for types that have none."
+        ),
     )
     restore: RestoreSpec = RestoreSpec()
     on_failure: Literal["refuse", "pass"] = Field(

@@ -1,6 +1,5 @@
 """Asks the detectors what is in texts; remembers the latest answers by a hash, not by the text."""
 
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from threading import Lock
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.named_tuples import new
 from governance.detect.normalized_text import view_of
-from governance.redact.pseudonym import OwnMarks
+from governance.redact.own_marks import MarkFinder
 from governance.redact.report import RedactionError
 
 type Item = tuple[tuple[str, ...], str, bool]
@@ -78,7 +77,7 @@ class DetectionCache:
         detectors: Sequence[Detector],
         least: Mapping[str, float],
         *,
-        marks: re.Pattern[str],
+        marks: MarkFinder,
         allow: Iterable[str],
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -177,7 +176,7 @@ class DetectionCache:
 
     def _counted(self, text: str, found: list[Finding]) -> tuple[Finding, ...]:
         """Return the findings that policy asks for, that are sure enough, and not made by redaction."""
-        least, allow, marks = self._least, self._allow, OwnMarks.within(text, self._marks)
+        least, allow, marks = self._least, self._allow, self._marks.within(text)
         kept = [one for one in found if one[3] >= least.get(one[0], _NEVER)]
         if allow:
             kept = [one for one in kept if text[one.start : one.end] not in allow]

@@ -27,7 +27,7 @@ from governance.names.words import (
     things,
     words_of_other_languages,
 )
-from governance.redact.pseudonym import OwnMarks
+from governance.redact.own_marks import OwnMarks
 from governance.redact.report import RedactionError
 
 VERSION = "propagate-8"

@@ -2,20 +2,17 @@
 
 import hmac
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
-from governance.policy.redaction import DEFAULT_ENTITIES, SECRET_ENTITIES, Operator, RedactionSpec
+from governance.policy.redaction import SECRET_ENTITIES, Operator, RedactionSpec
 from governance.redact.canonical import canonical, forms_of_any, recorded
 from governance.redact.generalise import generalised
 from governance.redact.reversible import seal
 from governance.redact.subject_keys import SubjectKeys
 from governance.redact.surrogates import surrogate
-from trajectory.surrogate import FORM
-from trajectory.surrogate import PATTERN as SURROGATE
 
 _LINKED = (Operator.PSEUDONYM, Operator.HASH, Operator.ENCRYPT)
 """Operators that make something with a key."""
@@ -29,47 +26,6 @@ MARK = re.compile(
 )
 """Every form that redaction may put in a value's place."""
 _OF_MEDIA = re.compile(r"hmac:[0-9a-f]{64}")
-_WITH_A_LETTER = r"(?=[0-9]{0,31}[a-f])[0-9a-f]"
-"""A hexadecimal digit of a mark: one of them is a letter, so that no number passes for a mark."""
-
-
-def own_marks(operators: Mapping[str, Operator]) -> re.Pattern[str]:
-    """Return what a policy's redaction writes itself, and what is never redacted again.
-
-    A mark names an entity that is looked for; sealed values count where the policy seals them, and
-    ``****`` where it stands alone. Surrogates that the gateway put in are marks too.
-    """
-    known = "|".join(sorted({*operators, *DEFAULT_ENTITIES, ENCODED_DATA}))
-    sealed = "|".join(sorted(one for one, how in operators.items() if how is Operator.ENCRYPT))
-    marks = [
-        rf"<(?:{known})(?:_{_WITH_A_LETTER}{{6,32}}|:{_WITH_A_LETTER}{{16}})?>",
-        r"(?<![0-9A-Za-z*])\*{4}(?![0-9A-Za-z*])",
-        SURROGATE,
-    ]
-    if sealed:
-        marks.append(rf"<(?:{sealed})~(?:[0-9a-f]{{32}}|0)\.[A-Za-z0-9_\-]{{20,4000}}>")
-    return re.compile("|".join(marks))
-
-
-class OwnMarks:
-    """Where in a text there is something that redaction wrote itself."""
-
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        self._starts = [start for start, _ in spans]
-        self._ends = [end for _, end in spans]
-
-    @classmethod
-    def within(cls, text: str, marks: re.Pattern[str]) -> "OwnMarks | None":
-        """Return those of a text; None when there are none."""
-        if "<" not in text and "****" not in text and FORM.search(text) is None:
-            return None
-        spans = [match.span() for match in marks.finditer(text)]
-        return cls(spans) if spans else None
-
-    def leave_free(self, start: int, end: int) -> bool:
-        """Whether a span has nothing in common with any of them."""
-        place = bisect_left(self._starts, end) - 1
-        return place < 0 or self._ends[place] <= start
 
 
 def _digits(hashed: blake2b, *parts: str) -> str:

@@ -22,8 +22,9 @@ from governance.redact.detection_cache import (
     by_hash,
 )
 from governance.redact.numbers import IDENTITY, BareNumbers
+from governance.redact.own_marks import MarkFinder
 from governance.redact.propagate import VERSION as PROPAGATION_VERSION
-from governance.redact.pseudonym import ENCODED_DATA, Pseudonymizer, own_marks
+from governance.redact.pseudonym import ENCODED_DATA, Pseudonymizer
 from governance.redact.report import (
     RedactedJson,
     RedactedMessage,
@@ -96,7 +97,7 @@ class Redactor:
         """
         self._spec = spec
         self._operators = spec.operators()
-        self._marks = own_marks(self._operators)
+        self._marks = MarkFinder.of(spec, subject_key or pseudonym_key)
         thresholds = {**DEFAULT_THRESHOLDS, **spec.thresholds}
         self._detections = DetectionCache(
             detectors,

@@ -16,8 +16,9 @@ from governance.policy.redaction import RedactionSpec
 from governance.redact.canonical import meant
 from governance.redact.detection_cache import Item
 from governance.redact.numbers import IDENTITY, BareNumbers
+from governance.redact.own_marks import MarkFinder
 from governance.redact.propagate import KnownValues, Recurrence, means_itself, outside_findings
-from governance.redact.pseudonym import ENCODED_DATA, OwnMarks, Pseudonymizer, PseudonymScope
+from governance.redact.pseudonym import ENCODED_DATA, Pseudonymizer, PseudonymScope
 from governance.redact.report import NamePart, RedactionScope
 from governance.redact.splice import resolved, spliced
 
@@ -48,7 +49,7 @@ class Substitution:
         self,
         spec: RedactionSpec,
         pseudonyms: Pseudonymizer,
-        marks: re.Pattern[str],
+        marks: MarkFinder,
         scope: RedactionScope,
     ) -> None:
         """Decide by a policy.
@@ -116,7 +117,7 @@ class Substitution:
         spans = resolved(found) if found else []
         stands_for: dict[int, str] = {}
         if again := self._recurrences(text):
-            marks = OwnMarks.within(text, self._marks)
+            marks = self._marks.within(text)
             stands_for, more = outside_findings(again, spans, marks)
             if more:
                 spans = resolved((*found, *more))

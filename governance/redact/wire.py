@@ -5,6 +5,7 @@ value, as it is written, gets a surrogate from which the gateway restores it.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import batched
 
 from governance.detect.questions import LONGEST_ANSWER, key_of_answer
 from governance.policy.redaction import RedactionSpec
@@ -15,12 +16,15 @@ from governance.redact.redactor import Redactor
 from governance.redact.report import RedactionError, RedactionScope
 from governance.redact.segments import Path, Visitor, rewritten_text
 from governance.redact.substitution import StandIn, Substitution
+from trajectory.realistic_surrogate import drawn, name_units
 from trajectory.surrogate import PseudonymisedText, surrogate
 
 type Place = Callable[[Path, str, str], Path | None]
 """Takes a literal's key path in the body, its kind and what it says; returns the path that detectors are
 told, None where the literal belongs to the protocol and stays."""
 
+_ATTEMPTS = 8
+"""Realistic surrogates that a value may have: there are but so many telephones of nobody."""
 _QUESTION = 200
 """So many characters at the end of a message may ask for something."""
 
@@ -92,6 +96,7 @@ class _SurrogateSubstitution(Substitution):
     def __init__(self, redactor: WireRedactor, scope: RedactionScope, key: bytes) -> None:
         super().__init__(redactor._spec, redactor._pseudonyms, redactor._marks, scope)
         self._key = key
+        self._check = redactor._marks.check
         self.issued: dict[str, str] = {}
         self.numbers: set[str] = set()
 
@@ -102,7 +107,31 @@ class _SurrogateSubstitution(Substitution):
         return name
 
     def _stand_in(self, entity: str, value: str, written: str = "") -> StandIn:
-        return self._issue(entity, written or value), self._subjects(entity, value)
+        written = written or value
+        name = self._realistic(entity, written) if self._check is not None else None
+        return name or self._issue(entity, written), self._subjects(entity, value)
+
+    def _realistic(self, entity: str, written: str) -> str | None:
+        """Return a realistic surrogate; None where a value has none. Of a name each word has its own."""
+        if entity != "PERSON":
+            return self._drawn(entity, written)
+        units = name_units(written)
+        edges = [0, *(at for unit in units for at in unit), len(written)]
+        gaps = [written[start:end] for start, end in batched(edges, 2)]
+        if not units or any(one.isalnum() for gap in gaps for one in gap):
+            return None
+        words = [self._drawn(entity, written[start:end]) or "" for start, end in units]
+        if not all(words):
+            return None
+        return gaps[0] + "".join(f"{word}{gap}" for word, gap in zip(words, gaps[1:], strict=True))
+
+    def _drawn(self, entity: str, written: str) -> str | None:
+        """Return the first surrogate of a value that stands for no other one in this request."""
+        for attempt in range(_ATTEMPTS):
+            name = drawn(self._key, entity, written, check=self._check or b"", attempt=attempt)
+            if name is None or self.issued.setdefault(name, written) == written:
+                return name
+        return None
 
     def _for_digits(self, entity: str, written: str) -> str:
         return self._issue(entity, written)

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from governance.redact.pseudonym import own_marks
+from governance.redact.own_marks import own_marks
 from governance.redact.reversible import SEALED
 from headrace.app.output import cell, printable
 from headrace.services.lake_report import ago, size

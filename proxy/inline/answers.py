@@ -84,9 +84,10 @@ class CallSurrogates:
         self, text: str, issued: IssuedSurrogates | None = None, *, in_json: bool = False
     ) -> str:
         """Return a whole text restored."""
-        if "_" not in text:
+        issued = self.issued if issued is None else issued
+        if not issued.may_hold(text):
             return text
-        restorer = TextRestorer(self.issued if issued is None else issued, in_json=in_json)
+        restorer = TextRestorer(issued, in_json=in_json)
         told = restorer.feed(text) + restorer.close()
         self.count(restorer)
         return told

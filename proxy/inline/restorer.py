@@ -7,12 +7,15 @@ still become one of them: text that is none of them goes on at once.
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from trajectory.surrogate import LENGTH, SIMILAR, form_of
+from trajectory import realistic_surrogate
+from trajectory.surrogate import FORM, LENGTH, SIMILAR, form_of
 
 MOST_NAMED = 8
 """So many of what models invented or tore are named."""
+_JOINS_REALISTIC = "_.+@-:"
+"""What realistic surrogates have within them beside letters and digits."""
 _LONGEST_RUN = 4 * LENGTH
 """Of letters without a break so many are kept, to see what looks like a surrogate and is none."""
 
@@ -38,8 +41,14 @@ class IssuedSurrogates:
         self.known = known
         self.numbers = numbers
         self._ordered = sorted(self.values)
-        words = sorted({name.partition("_")[0] for name in self.values})
-        self._form = re.compile("|".join(form_of(word) for word in words) or "(?!)")
+        self._first = frozenset(name[0] for name in self._ordered)
+        self._longest = max(map(len, self._ordered), default=0)
+        self.form = re.compile("|".join(map(form_of, _words(self.values))) or "(?!)")
+        """Whatever may be one of its tokens."""
+        self.realistic = tuple(name for name in self._ordered if not FORM.fullmatch(name))
+        withheld = {name for name in known if name not in self.values}
+        self.withheld = tuple(name for name in withheld if not FORM.fullmatch(name))
+        """Realistic ones that stay where they stand."""
 
     def __bool__(self) -> bool:
         return bool(self.values)
@@ -49,24 +58,47 @@ class IssuedSurrogates:
         may = {name: value for name, value in self.values.items() if name in names}
         return IssuedSurrogates(may, self.values, numbers=self.numbers)
 
+    def may_hold(self, text: str) -> bool:
+        """Tell whether a text may hold something of interest; most do not."""
+        return bool(self.realistic or self.withheld) or "_" in text
+
     def within(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield where in a text a surrogate begins, and which one."""
-        for found in self._form.finditer(text):
-            if found[0] in self.values:
-                yield found.start(), found[0]
+        tokens = ((one.start(), one[0]) for one in self.form.finditer(text))
+        found = ((start, name) for start, name in tokens if name in self.values)
+        if not self.realistic:
+            yield from found
+            return
+        at = 0
+        everything = [*found, *places(text, self.realistic)]
+        for start, name in sorted(everything, key=lambda one: (one[0], -len(one[1]))):
+            if start >= at:
+                yield start, name
+                at = start + len(name)
 
     def begun(self, text: str) -> int:
         """Return how many characters at a text's end may still become a surrogate."""
-        for size in range(min(LENGTH - 1, len(text)), 0, -1):
-            end = text[-size:]
-            if end[0] in _CAPITALS:
+        for size in range(min(self._longest - 1, len(text)), 0, -1):
+            if text[-size] in self._first:
+                end = text[-size:]
                 place = bisect_left(self._ordered, end)
                 if place < len(self._ordered) and self._ordered[place].startswith(end):
                     return size
         return 0
 
 
-_CAPITALS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+def _words(names: Iterable[str]) -> list[str]:
+    """Return the words that tokens begin with."""
+    return sorted({name.partition("_")[0] for name in names if FORM.fullmatch(name)})
+
+
+def places(text: str, names: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield where in a text each of some names begins."""
+    for name in names:
+        at = text.find(name)
+        while at >= 0:
+            yield at, name
+            at = text.find(name, at + len(name))
 
 
 class TextRestorer:
@@ -84,6 +116,7 @@ class TextRestorer:
         self._taken = 0
         """Characters that have come."""
         self._places: list[int] = []
+        self._sizes: list[int] = []
         self._shifts: list[int] = [0]
         """By how much places in the text have moved, behind each of these places."""
         self.unknown = 0
@@ -102,7 +135,7 @@ class TextRestorer:
         out: list[str] = []
         at = 0
         for begin, name in self._issued.within(text):
-            end, value = begin + LENGTH, self._issued.values[name]
+            end, value = begin + len(name), self._issued.values[name]
             if self._is_number(text, begin, at, name):
                 if end == len(text) and not last:
                     self._held = text[begin - 1 :]  # the quote behind it decides
@@ -114,7 +147,8 @@ class TextRestorer:
             out += (text[at:begin], value)
             at = end
             self._places.append(before + at)
-            self._shifts.append(self._shifts[-1] + len(value) - LENGTH)
+            self._sizes.append(len(name))
+            self._shifts.append(self._shifts[-1] + len(value) - len(name))
         rest = text[at:]
         size = 0 if last else self._begun(rest)
         self._held = rest[len(rest) - size :]
@@ -148,7 +182,7 @@ class TextRestorer:
         """Return where a place of the text as it came is now; one in a surrogate lies at its end."""
         passed = bisect_left(self._places, place + 1)
         if passed < len(self._places):
-            inside = place - (self._places[passed] - LENGTH)
+            inside = place - (self._places[passed] - self._sizes[passed])
             if inside > 0:
                 return self._places[passed] + self._shifts[passed + 1]
         return place + self._shifts[passed]
@@ -160,16 +194,22 @@ class TextRestorer:
 
     def _look(self, piece: str) -> None:
         """Count what looks like a surrogate and is none, once the word that it is in has ended."""
+        issued = self._issued
+        is_realistic = bool(issued.realistic or issued.withheld)
+        joins = _JOINS_REALISTIC if is_realistic else "_"
         text = self._run + piece
         end = len(text)
-        while end and (text[end - 1].isalnum() or text[end - 1] == "_"):
+        while end and (text[end - 1].isalnum() or text[end - 1] in joins):
             end -= 1
         if end:
-            for found in SIMILAR.finditer(text, 0, end):
-                name = found[0][:LENGTH]
-                if name in self._issued.values:
+            seen = [found[0][:LENGTH] for found in SIMILAR.finditer(text, 0, end)]
+            if is_realistic:
+                seen += [one[0] for one in realistic_surrogate.SIMILAR.finditer(text, 0, end)]
+                self.withheld += sum(1 for _ in places(text[:end], issued.withheld))
+            for name in seen:
+                if name in issued.values or name in issued.withheld:
                     continue
-                if name in self._issued.known:
+                if name in issued.known:
                     self.withheld += 1
                     continue
                 self.unknown += 1
@@ -180,7 +220,7 @@ class TextRestorer:
 
 def restored(text: str, issued: IssuedSurrogates) -> str:
     """Return a whole text with its surrogates restored."""
-    if "_" not in text:
+    if not issued.may_hold(text):
         return text
     restorer = TextRestorer(issued)
     return restorer.feed(text) + restorer.close()

@@ -170,8 +170,41 @@ def ollama(scene: Scene, *, stream: bool) -> Asked:
     return text, {one.name: dict(one.arguments) for one in calls}
 
 
+ASKS = [chat, responses, messages, gemini, ollama]
+
+
+@pytest.fixture(scope="module")
+def realistic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    home = tmp_path_factory.mktemp("realistic")
+    terms: dict[str, Any] = {"restore": {"to": ["client", "tool:send"]}, "budget_ms": 60000}
+    setup = inline_setup(home / "policy", routes=["model"], surrogates="realistic", **terms)
+    with Upstream(echo) as upstream:
+        settings = {"routes": [{"name": "model", "upstream": upstream.url}]}
+        with GatewayProcess(home, settings, inline=setup) as gateway:
+            yield Scene(gateway, upstream)
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("ask", [chat, responses, messages, gemini, ollama])
+@pytest.mark.parametrize("ask", ASKS)
+def test_realistic_surrogates_come_back_as_tokens_do(
+    realistic: Scene, ask: Callable[..., Asked], stream: bool
+) -> None:
+    text, calls = ask(realistic, stream=stream)
+    assert text == f"You said: {SAID}!"
+    assert calls["send"] == {"to": SAID}
+    sent = realistic.upstream.seen[-1].body.decode()
+    assert "@mail.invalid" in sent
+    assert "4000 00" in sent
+    for told in (sent, *(calls[name]["to"] for name in ("fetch", "look_up"))):
+        assert not any(value in told for value in (*VALUES, *NAME.split()))
+    assert "@mail.invalid" in calls["fetch"]["to"]
+    exchange = realistic.gateway.exchange()
+    assert exchange.request.body.decode() == sent
+    assert exchange.subjects
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("ask", ASKS)
 def test_the_provider_sees_surrogates_and_the_client_its_values(
     scene: Scene, ask: Callable[..., Asked], stream: bool
 ) -> None:

@@ -42,12 +42,17 @@ def engine(request: ReceivedRequest) -> Reply:
     return as_json({**base, "prompt_token_ids": [1, 2, 3], "choices": [said]})
 
 
+@pytest.mark.parametrize("surrogates", ["token", "realistic"])
 def test_tokens_of_personal_calls_stay_exact_and_a_person_can_be_erased(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    surrogates: str,
 ) -> None:
     monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
-    bundle = inline_setup(tmp_path / "policy", routes=["wire"], budget_ms=600_000).bundle
+    terms: dict[str, Any] = {"routes": ["wire"], "surrogates": surrogates, "budget_ms": 600_000}
+    bundle = inline_setup(tmp_path / "policy", **terms).bundle
     house = PlantedInstallation(tmp_path / "home", str(bundle))
     inline = InlineSetup.of(load_bundle(bundle), house.secrets)
     with Upstream(engine) as upstream:

@@ -16,6 +16,7 @@ from proxy.inline.requests import WireRequest
 from proxy.inline.restorer import IssuedSurrogates
 from tests.support.echo import echo
 from tests.support.upstream import ReceivedRequest
+from trajectory.realistic_surrogate import drawn
 from trajectory.surrogate import FORM, surrogate
 
 KEY = b"k" * 32
@@ -24,8 +25,14 @@ NAMES = [surrogate(KEY, "PERSON", VALUES[0]), surrogate(KEY, "EMAIL_ADDRESS", VA
 REQUEST = ChatRequest(b'{"messages": []}')
 
 
-def surrogates(*to: str) -> CallSurrogates:
-    issued = IssuedSurrogates(dict(zip(NAMES, VALUES, strict=True)))
+REALISTIC = [
+    str(drawn(KEY, kind, value, check=KEY))
+    for kind, value in zip(("PERSON", "EMAIL_ADDRESS"), VALUES, strict=True)
+]
+
+
+def surrogates(*to: str, names: list[str] = NAMES) -> CallSurrogates:
+    issued = IssuedSurrogates(dict(zip(names, VALUES, strict=True)))
     return CallSurrogates(REQUEST, issued, frozenset(to), b"{}")
 
 
@@ -40,8 +47,9 @@ def answer(path: str, text: str, *, tools: bool = True) -> bytes:
     return b"".join(piece.split(b"\r\n", 1)[1][:-2] for piece in pieces)
 
 
-def through(path: str, data: bytes, cuts: list[int], *to: str) -> bytes:
-    restorer = restorer_of(b"text/event-stream", path.encode(), surrogates(*to), None)
+def through(path: str, data: bytes, cuts: list[int], *to: str, names: list[str] = NAMES) -> bytes:
+    kind, call = b"text/event-stream", surrogates(*to, names=names)
+    restorer = restorer_of(kind, path.encode(), call, None)
     assert restorer is not None
     faults: list[Exception] = []
     tee = restored_stream(None, restorer, lambda _, error: faults.append(error))
@@ -52,14 +60,22 @@ def through(path: str, data: bytes, cuts: list[int], *to: str) -> bytes:
 
 
 PATHS = ["/v1/chat/completions", "/v1/messages", "/v1/responses"]
-TEXT = f"I am {NAMES[0]}, {NAMES[1]}{NAMES[0]}. {NAMES[1][:-3]}"
 
 
+def told_of(names: list[str]) -> str:
+    return f"I am {names[0]}, {names[1]}{names[0]}. {names[1][:-3]}"
+
+
+TEXT = told_of(NAMES)
+
+
+@pytest.mark.parametrize("names", [NAMES, REALISTIC], ids=["tokens", "realistic"])
 @pytest.mark.parametrize("path", PATHS)
-def test_a_stream_may_be_cut_at_every_byte(path: str) -> None:
-    data = answer(path, TEXT)
-    whole = through(path, data, [])
-    assert through(path, data, [*range(len(data))]) == whole
+def test_a_stream_may_be_cut_at_every_byte(path: str, names: list[str]) -> None:
+    data = answer(path, told_of(names))
+    whole = through(path, data, [], names=names)
+    assert VALUES[1].encode() in whole
+    assert through(path, data, [*range(len(data))], names=names) == whole
     values = [json.loads(line[6:]) for line in whole.split(b"\n") if line.startswith(b"data: {")]
     assert values
     if path == "/v1/responses":

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.inline.restorer import IssuedSurrogates, TextRestorer, restored
+from trajectory.realistic_surrogate import drawn
 from trajectory.surrogate import LENGTH, surrogate
 
 KEY = b"k" * 32
@@ -13,6 +14,22 @@ VALUES = ["ada@example.invalid", "Ada", 'a "quoted"\nline', "é", "", "PERSON_"]
 NAMES = [surrogate(KEY, "PERSON" if at % 2 else "EMAIL_ADDRESS", v) for at, v in enumerate(VALUES)]
 ISSUED = IssuedSurrogates(dict(zip(NAMES, VALUES, strict=True)))
 FOREIGN = surrogate(b"other" * 8, "PERSON", "Ada")
+REAL = {
+    str(drawn(KEY, entity, value, check=KEY)): value
+    for entity, value in (
+        ("PERSON", "Ada"),
+        ("PERSON", "ada"),
+        ("EMAIL_ADDRESS", "ada@example.org"),
+        ("EMAIL_ADDRESS", 'a "quoted"\nline'),
+        ("PHONE_NUMBER", "+49 151"),
+        ("PHONE_NUMBER", "0151"),
+        ("IP_ADDRESS", "10.1.1.1"),
+        ("CREDIT_CARD", "5555 4444 3333 1111"),
+        ("PERSONAL_URL", "https://x.org"),
+        ("PERSONAL_URL", "x.org"),
+    )
+}
+MIXED = IssuedSurrogates({**REAL, NAMES[4]: "", NAMES[2]: VALUES[2]})
 
 TEXTS = st.lists(
     st.one_of(
@@ -53,6 +70,50 @@ def test_nothing_waits_but_what_may_become_a_surrogate(text: str) -> None:
         assert not waiting or any(
             name.startswith(held) and len(held) < LENGTH for name in ISSUED.values
         )
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from([*MIXED.values]),
+        st.sampled_from([name[:-1] for name in MIXED.values]),
+        st.sampled_from(
+            ["+1", "-555-01", "198.18.", "@mail.invalid", "EMAIL_", "https://", "4000 "]
+        ),
+        st.text(max_size=5),
+    ),
+    max_size=8,
+).map("".join)
+
+
+@given(PIECES)
+def test_realistic_ones_come_back_however_a_stream_is_cut(text: str) -> None:
+    told = restored(text, MIXED)
+    for size in range(1, 60):
+        restorer = TextRestorer(MIXED)
+        out = [restorer.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join(out) + restorer.close() == told
+    for cut in range(len(text)):
+        restorer = TextRestorer(MIXED)
+        assert restorer.feed(text[:cut]) + restorer.feed(text[cut:]) + restorer.close() == told
+
+
+@given(st.lists(st.sampled_from([*MIXED.values, " ", ", ", "\n"]), max_size=9))
+def test_all_that_were_issued_come_back(parts: list[str]) -> None:
+    assert restored("".join(parts), MIXED) == "".join(MIXED.values.get(one, one) for one in parts)
+
+
+def test_realistic_ones_that_were_not_issued_are_counted_and_stay() -> None:
+    name = next(iter(REAL))
+    other = str(drawn(b"o" * 32, "EMAIL_ADDRESS", "eve@x.org", check=KEY))
+    issued = IssuedSurrogates(REAL).only(frozenset({name}))
+    mail = next(one for one in REAL if one.endswith("@mail.invalid"))
+    text = f"{name}: {other}, {mail}. Call 989-555-0100."
+    for size in (1, 7, len(text)):
+        restorer = TextRestorer(issued)
+        out = [restorer.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join(out) + restorer.close() == text.replace(name, REAL[name])
+        assert (restorer.unknown, restorer.withheld) == (2, 1)
+        assert [*restorer.invented] == [other, "989-555-0100"] or size == 1
 
 
 def test_strings_within_json_stay_json() -> None:

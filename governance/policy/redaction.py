@@ -132,7 +132,7 @@ class InlineSpec(Spec):
         min_length=1,
         description=(
             "Routes of the gateway. Their requests must be chat completions, completions, responses, "
-            "messages, Gemini's or Ollama's; others are refused."
+            "messages, Gemini's, Ollama's or Bedrock's; others are refused."
         ),
     )
     entities: tuple[str, ...] = Field(

@@ -11,7 +11,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from governance.redact.places import as_step
 
 _TOKEN = re.compile(
-    r'(?:(,)[ \t\r\n]*)?("(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+\-]*|[{}\[\]:]|true|false|null)',
+    r'(?:(,)[ \t\r\n]*)?("[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"|-?[0-9][0-9.eE+\-]*|[{}\[\]:]|true|false|null)',
     re.DOTALL,
 )
 """A token, and the comma before it."""

@@ -58,17 +58,16 @@ class WireRedactor(Redactor):
         scope = RedactionScope(tenant_id=tenant, trajectory_id="")
         answers = _answers(said)
 
+        looked_at = [
+            (start, end, where, kind, value)
+            for start, end, path, kind, value in literals(body)
+            if (where := _where(path, place(path, kind, value), kind, answers)) is not None
+        ]
+
         def walk(text: str, visitor: Visitor) -> str:
             pieces: list[str] = []
             at = 0
-            for start, end, path, kind, value in literals(text):
-                where = place(path, kind, value)
-                if where is None:
-                    continue
-                if kind == "key":
-                    where = (*where[:-1], "*")
-                elif path in answers:
-                    where = (*where[:-1], answers[path])
+            for start, end, where, kind, value in looked_at:
                 old = new = text[start:end]
                 if kind == "number":
                     number = visitor.number(value, where)
@@ -154,6 +153,15 @@ def _answers(said: Sequence[tuple[Path, str]]) -> dict[Path, str]:
                 out[path] = AnswerKey(key)
         question = text[-_QUESTION:]
     return out
+
+
+def _where(path: Path, where: Path | None, kind: str, answers: dict[Path, str]) -> Path | None:
+    """Return the path that detectors are told of a literal."""
+    if where is None:
+        return None
+    if kind == "key":
+        return (*where[:-1], "*")
+    return (*where[:-1], answers[path]) if path in answers else where
 
 
 def wire_spec(spec: RedactionSpec, entities: Collection[str]) -> RedactionSpec:

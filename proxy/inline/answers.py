@@ -16,7 +16,7 @@ from proxy.inline.requests import WireRequest
 from proxy.inline.restorer import MOST_NAMED, IssuedSurrogates, TextRestorer
 
 ALL_TOOLS = "tool:*"
-_CALLED = frozenset({"function", "custom", "functionCall", "function_call"})
+_CALLED = frozenset({"function", "custom", "functionCall", "function_call", "toolUse"})
 """Fields that hold what a call of a client's tool says."""
 _SAID = frozenset({"content", "text", "response"})
 """Fields of the answer's text."""
@@ -124,6 +124,8 @@ class CallSurrogates:
         kind = str(value.get("type"))
         if kind in ("thinking", "redacted_thinking") or _is_signed_detail(value):
             return value
+        if "reasoningContent" in value:  # Converse's, which may be signed
+            return value
         if kind.endswith("tool_use") and kind not in RUN_BY_PROVIDER:
             told = self.value(value.get("input"), self.of_tool(str(value.get("name"))))
             return {**value, "input": told}
@@ -195,7 +197,10 @@ def _is_signed_detail(value: dict[str, Any]) -> bool:
 
 def is_of_document(citation: Any) -> bool:
     """Whether a citation says places in a document, which the provider has in another form."""
-    return isinstance(citation, dict) and "start_char_index" in citation
+    if not isinstance(citation, dict):
+        return False
+    place = citation.get("location")  # Converse's
+    return "start_char_index" in citation or (isinstance(place, dict) and "documentChar" in place)
 
 
 def moved(annotation: Any, restorer: TextRestorer) -> Any:

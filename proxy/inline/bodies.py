@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from proxy.inline.answers import CallSurrogates
+from proxy.inline.bedrock import EventStreamRestorer
 from proxy.inline.events import (
     AnswerEvents,
     ChatEvents,
@@ -235,6 +236,8 @@ def restorer_of(
     encoded = is_encoded(encoding)
     stream: BodyRestorer | None = None
     bare = path.partition(b"?")[0]
+    if kind == b"application/vnd.amazon.eventstream" and not encoded:
+        return EventStreamRestorer(surrogates, is_invoked=not bare.endswith(b"/converse-stream"))
     dialect = next((one for end, one in _STREAMS.items() if bare.endswith(end)), ChatEvents)
     if kind in (b"text/event-stream", b"application/x-ndjson"):
         events = dialect(surrogates)

@@ -1,9 +1,8 @@
-"""Requests of Anthropic, Gemini and Ollama, and how each dialect's are told by their paths."""
+"""Requests of Anthropic, Gemini and Ollama."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from proxy.inline.openai import ChatRequest, CompletionRequest, ResponsesRequest
 from proxy.inline.requests import (
     ARGUMENTS,
     AS_IT_IS,
@@ -194,14 +193,3 @@ _GEMINI_FIELDS = names(
 _OLLAMA_SETTINGS = names("keep_alive think format")
 _DEEPEST_CALL = 6
 """Keys to the name of a called function."""
-
-
-REQUESTS: tuple[type[WireRequest], ...] = (
-    ChatRequest,
-    CompletionRequest,
-    ResponsesRequest,
-    MessagesRequest,
-    GeminiRequest,
-    OllamaRequest,
-)
-"""In the order in which their paths are asked."""

@@ -137,13 +137,17 @@ class WireRequest(ABC):
                 return text
         return first
 
+    def _definitions(self) -> list[Any]:
+        """Return where tools are defined."""
+        return [self.value.get(field) for field in ("tools", "functions")]
+
     def said_by(self, tool: str) -> str:
         """Return what a tool said itself in this conversation: its results, and its definition."""
         results = [value for name, value in self.results() if name == tool]
         defined = [
             one
-            for field in ("tools", "functions")
-            for one in _definitions(self.value.get(field))
+            for tools in self._definitions()
+            for one in _definitions(tools)
             if one.get("name") == tool
         ]
         return "\n".join(_strings([results, defined]))

@@ -13,9 +13,11 @@ from typing import Protocol
 from proxy.clients.credentials import RawFields
 from proxy.heads import value_of
 from proxy.inline.answers import CallSurrogates
-from proxy.inline.dialects import REQUESTS
+from proxy.inline.bedrock import ConverseRequest, InvokeRequest
+from proxy.inline.dialects import GeminiRequest, MessagesRequest, OllamaRequest
 from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.lanes import FairLanes
+from proxy.inline.openai import ChatRequest, CompletionRequest, ResponsesRequest
 from proxy.inline.requests import (
     OTHER,
     BareRequest,
@@ -28,6 +30,17 @@ from proxy.responses import Reason
 from proxy.telemetry.counters import Counters
 from trajectory.surrogate import PseudonymisedText, scope_key
 
+REQUESTS: tuple[type[WireRequest], ...] = (
+    ChatRequest,
+    CompletionRequest,
+    ResponsesRequest,
+    MessagesRequest,
+    GeminiRequest,
+    OllamaRequest,
+    ConverseRequest,
+    InvokeRequest,
+)
+"""In the order in which their paths are asked."""
 _HEAD, _BODY = '{"head":', ',"body":'
 _NOTHING_SAID = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE"})
 """Methods of requests without a body."""

@@ -1,9 +1,11 @@
-"""A provider that says again what it was told, in three dialects, whole or in small pieces."""
+"""A provider that says again what it was told, in every dialect, whole or in small pieces."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.support.provider.bedrock import event_message
 from tests.support.upstream import ReceivedRequest, Reply, as_json, stream
 
 PIECE = 7
@@ -46,12 +48,15 @@ def echo(request: ReceivedRequest, says: Callable[[dict[str, Any]], str] = _told
         return as_json({"data": []})
     body = json.loads(request.body)
     told = says(body)
-    calls = [(name, json.dumps({"to": told})) for name in CALLED] if body.get("tools") else []
+    has_tools = body.get("tools") or body.get("toolConfig")
+    calls = [(name, json.dumps({"to": told})) for name in CALLED] if has_tools else []
     by_end = {"/chat/completions": _chat, "/responses": _responses, "/messages": _messages}
     path = request.target.partition("?")[0]
     by_end |= {"enerateContent": _gemini, "/api/chat": _ollama}
+    by_end |= {"/converse": _converse, "/converse-stream": _converse}
+    by_end |= {"/invoke": _messages, "/invoke-with-response-stream": _invoked}
     write = next(one for end, one in by_end.items() if path.endswith(end))
-    streamed = bool(body.get("stream")) or path.endswith(":streamGenerateContent")
+    streamed = bool(body.get("stream")) or path.endswith((":streamGenerateContent", "-stream"))
     return write(f"You said: {told}!", calls, streamed=streamed)
 
 
@@ -142,6 +147,48 @@ def _ollama(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply
     lines.append({"message": {**message, "content": ""}, "done": True})
     data = [json.dumps({"model": "m", "done": False, **one}).encode() + b"\n" for one in lines]
     return stream(data, kind="application/x-ndjson")
+
+
+def _converse(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply:
+    used = [{"toolUseId": f"use-{name}", "name": name} for name, _ in calls]
+    inputs = [json.loads(said) for _, said in calls]
+    if not streamed:
+        blocks: list[dict[str, Any]] = [{"text": text}]
+        blocks += [{"toolUse": {**u, "input": i}} for u, i in zip(used, inputs, strict=True)]
+        message = {"role": "assistant", "content": blocks}
+        return as_json({"output": {"message": message}, "stopReason": "end_turn"})
+    events: list[tuple[str, dict[str, Any]]] = [("messageStart", {"role": "assistant"})]
+    starts = [None, *({"toolUse": one} for one in used)]
+    wholes = [text, *(said for _, said in calls)]
+    for at, (start, whole) in enumerate(zip(starts, wholes, strict=True)):
+        place = {"contentBlockIndex": at, "p": "abc"}
+        if start is not None:
+            events.append(("contentBlockStart", {**place, "start": start}))
+        for piece in _pieces(whole):
+            delta = {"text": piece} if start is None else {"toolUse": {"input": piece}}
+            events.append(("contentBlockDelta", {**place, "delta": delta}))
+        events.append(("contentBlockStop", place))
+    events += [("messageStop", {"stopReason": "end_turn"}), ("metadata", {"usage": {}})]
+    return stream([_frame(kind, value) for kind, value in events], kind=_AWS)
+
+
+def _invoked(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply:
+    frames = []
+    for piece in _messages(text, calls, streamed=True).pieces[1:]:
+        for line in piece.split(b"\n") if isinstance(piece, bytes) else ():
+            if line.startswith(b"data: "):
+                held = {"bytes": base64.b64encode(line[6:]).decode(), "p": "abc"}
+                frames.append(_frame("chunk", held))
+    return stream(frames, kind=_AWS)
+
+
+_AWS = "application/vnd.amazon.eventstream"
+
+
+def _frame(kind: str, value: dict[str, Any]) -> bytes:
+    return event_message(
+        value, event_type=kind, content_type="application/json", message_type="event"
+    )
 
 
 def _responses(text: str, calls: list[tuple[str, str]], *, streamed: bool) -> Reply:

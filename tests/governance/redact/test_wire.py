@@ -13,6 +13,7 @@ from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
 from governance.redact.build import _detectors
 from governance.redact.report import RedactionScope
 from governance.redact.wire import WireRedactor, wire_spec
+from proxy.inline.bedrock import ConverseRequest
 from proxy.inline.dialects import GeminiRequest, MessagesRequest, OllamaRequest
 from proxy.inline.openai import ChatRequest, CompletionRequest, ResponsesRequest
 from proxy.inline.requests import WireRequest
@@ -132,6 +133,29 @@ OLLAMA: dict[str, Any] = {
         {"role": "tool", "tool_name": "f", "content": f"sent to {EMAIL}"},
     ],
 }
+CONVERSE: dict[str, Any] = {
+    "system": [{"text": f"Write to {EMAIL}."}],
+    "messages": [
+        {"role": "user", "content": [{"text": f"My name is {NAME}"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": {"reasoningText": {"text": "I see.", "signature": "c2ln"}}},
+                {"toolUse": {"toolUseId": "t1", "name": "f", "input": {"phone": PHONE, EMAIL: 1}}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"toolResult": {"toolUseId": "t1", "content": [{"json": {"to": [EMAIL]}}]}},
+                {"document": {"format": "txt", "name": "d", "source": {"text": f"By {EMAIL}"}}},
+                {"image": {"format": "png", "source": {"bytes": "iVBORw0KGgoAAAANSUhEUg"}}},
+            ],
+        },
+    ],
+    "toolConfig": {"tools": [{"toolSpec": {"name": "f", "description": f"Ask {EMAIL}"}}]},
+    "inferenceConfig": {"maxTokens": 5},
+}
 COMPLETION: dict[str, Any] = {"model": "m", "prompt": [f"Mail {EMAIL}", f"I am {NAME}, hello"]}
 
 
@@ -144,6 +168,7 @@ COMPLETION: dict[str, Any] = {"model": "m", "prompt": [f"Mail {EMAIL}", f"I am {
         (CompletionRequest, COMPLETION),
         (GeminiRequest, GEMINI),
         (OllamaRequest, OLLAMA),
+        (ConverseRequest, CONVERSE),
         (OllamaRequest, {"model": "m", "system": f"Write to {EMAIL}", "prompt": f"I am {NAME}."}),
     ],
 )

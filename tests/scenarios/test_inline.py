@@ -173,19 +173,21 @@ def ollama(scene: Scene, *, stream: bool) -> Asked:
 
 @contextmanager
 def bedrock(scene: Scene) -> Iterator[Any]:
-    """Return boto3's client with a key of Bedrock, as a Headrace key is given; a body that is signed cannot change."""
+    """Return boto3's client, which names its Headrace key in a header."""
     import boto3
     from botocore.config import Config
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_BEARER_TOKEN_BEDROCK", scene.gateway.key)
-        config = Config(retries={"total_max_attempts": 1}, read_timeout=120)
-        url = f"{scene.gateway.url}/model"
-        client = boto3.Session(region_name="us-east-1").client(
-            "bedrock-runtime", endpoint_url=url, config=config
-        )
-        yield client
-        client.close()
+    def name_key(request: Any, **_: Any) -> None:
+        request.headers["x-headrace-key"] = scene.gateway.key
+
+    client = boto3.Session("AKIATEST", "secret", region_name="us-east-1").client(
+        "bedrock-runtime",
+        endpoint_url=f"{scene.gateway.url}/model",
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=120),
+    )
+    client.meta.events.register("before-send.bedrock-runtime.*", name_key)
+    yield client
+    client.close()
 
 
 def converse(scene: Scene, *, stream: bool) -> Asked:

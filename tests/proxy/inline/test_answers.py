@@ -116,6 +116,104 @@ def test_log_probabilities_of_restored_texts_are_taken_out() -> None:
         assert told["choices"][0]["logprobs"] == kept
 
 
+def _chat_event(piece: str) -> Any:
+    scored = {"content": [{"token": piece, "logprob": -0.1}]}
+    return {"choices": [{"index": 0, "delta": {"content": piece}, "logprobs": scored}]}
+
+
+def _chat_said(event: Any) -> tuple[str, list[str]]:
+    (choice,) = event["choices"]
+    scored = (choice.get("logprobs") or {}).get("content", [])
+    return choice["delta"]["content"], [one["token"] for one in scored]
+
+
+def _completion_event(piece: str) -> Any:
+    return {"choices": [{"index": 0, "text": piece, "logprobs": {"tokens": [piece]}}]}
+
+
+def _completion_said(event: Any) -> tuple[str, list[str]]:
+    (choice,) = event["choices"]
+    return choice["text"], (choice.get("logprobs") or {}).get("tokens", [])
+
+
+def _responses_event(piece: str) -> Any:
+    scored = [{"token": piece, "logprob": -0.1}]
+    return {"type": "response.output_text.delta", "delta": piece, "logprobs": scored}
+
+
+def _responses_said(event: Any) -> tuple[str, list[str]]:
+    return event["delta"], [one["token"] for one in event["logprobs"]]
+
+
+def _gemini_event(piece: str) -> Any:
+    scored = {"chosenCandidates": [{"token": piece}]}
+    content = {"parts": [{"text": piece}]}
+    return {"candidates": [{"content": content, "logprobsResult": scored}]}
+
+
+def _gemini_said(event: Any) -> tuple[str, list[str]]:
+    (one,) = event["candidates"]
+    scored = one.get("logprobsResult", {}).get("chosenCandidates", [])
+    return one["content"]["parts"][0]["text"], [token["token"] for token in scored]
+
+
+def _ollama_event(piece: str) -> Any:
+    return {"response": piece, "logprobs": [{"token": piece, "logprob": -0.1}], "done": False}
+
+
+def _ollama_said(event: Any) -> tuple[str, list[str]]:
+    return event["response"], [one["token"] for one in event.get("logprobs") or ()]
+
+
+SCORED: list[tuple[str, Any, Any]] = [
+    ("/v1/chat/completions", _chat_event, _chat_said),
+    ("/v1/completions", _completion_event, _completion_said),
+    ("/v1/responses", _responses_event, _responses_said),
+    ("/v1beta/models/m:streamGenerateContent", _gemini_event, _gemini_said),
+    ("/api/generate", _ollama_event, _ollama_said),
+]
+
+
+@pytest.mark.parametrize("names", [NAMES, REALISTIC], ids=["tokens", "realistic"])
+@pytest.mark.parametrize(("path", "event", "read"), SCORED, ids=[one[0] for one in SCORED])
+def test_tokens_of_a_stream_are_those_of_its_texts_or_taken_out(
+    path: str, event: Any, read: Any, names: list[str]
+) -> None:
+    text = f"{told_of(names)} 1 2 3 " + "Nothing else is said of them. " * 3
+    for size in (1, 3, 7, 40):
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        data = b"".join(b"data: %s\n\n" % json.dumps(event(one)).encode() for one in pieces)
+        told = through(path, data, [], names=names)
+        found = [read(json.loads(line[6:])) for line in told.splitlines() if b"data: " in line]
+        whole = "".join(said for said, _ in found)
+        assert whole == text.replace(names[0], VALUES[0]).replace(names[1], VALUES[1])
+        assert any(tokens for _, tokens in found)
+        for said, tokens in found:
+            assert not tokens or "".join(tokens) == said
+
+
+@pytest.mark.parametrize("names", [NAMES, REALISTIC], ids=["tokens", "realistic"])
+def test_citations_of_a_stream_move_with_their_text(names: list[str]) -> None:
+    text = f"{names[1]} says so"
+    cited = {"type": "url_citation", "start_index": len(names[1]) + 1, "end_index": len(text)}
+    chat: list[Any] = [
+        {"choices": [{"index": 0, "delta": {"content": text[at : at + 7]}}]}
+        for at in range(0, len(text), 7)
+    ]
+    chat.append({"choices": [{"index": 0, "delta": {"annotations": [cited]}}]})
+    kind = "response.output_text"
+    responses: list[Any] = [
+        {"type": f"{kind}.delta", "delta": text[at : at + 7]} for at in range(0, len(text), 7)
+    ]
+    responses.append({"type": f"{kind}.annotation.added", "annotation": cited})
+    for path, events in (("/v1/chat/completions", chat), ("/v1/responses", responses)):
+        data = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in events)
+        last = json.loads(through(path, data, [], names=names).strip().split(b"data: ")[-1])
+        moved = last.get("annotation") or last["choices"][0]["delta"]["annotations"][0]
+        whole = f"{VALUES[1]} says so"
+        assert whole[moved["start_index"] : moved["end_index"]] == "says so"
+
+
 def test_citations_move_with_their_text_or_are_taken_out() -> None:
     text = f"{NAMES[1]} says so"
     cited = {"type": "url_citation", "start_index": len(NAMES[1]) + 1, "end_index": len(text)}

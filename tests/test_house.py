@@ -28,7 +28,6 @@ ALONE: dict[str, str] = {
     "governance.redact.generalise": "one operator",
     "governance.redact.surrogates": "one operator",
     "governance.redact.splice": "one algorithm: findings that overlap, tested alone",
-    "governance.redact.wire": "redaction of requests, tested alone",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",
     "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
 }
@@ -44,7 +43,7 @@ BEHAVIOURS = {
     "governance": "test_dialects test_drift test_engine_properties test_leftovers test_wire",
     "governance/detect": "test_accounts test_bare_numbers test_passwords test_secrets test_things "
     "test_told_names",
-    "governance/redact": "test_operators test_practice test_wire_hiding",
+    "governance/redact": "test_operators test_practice test_wire_hiding test_wire_realistic",
     "headrace": "test_cli_credit test_cli_privacy test_cli_quality test_documents test_dry_run "
     "test_open_lake test_plugins",
     "headrace/app": "test_tool_routes",

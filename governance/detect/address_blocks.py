@@ -64,6 +64,7 @@ _STREET = re.compile(
     rf"(?:\d{{1,6}}[A-Za-z]?,? )?(?:\d{{1,6}} )?(?:[^\s\d][^\s\d]{{0,24}} ){{1,6}}\d{{1,6}}[A-Za-z]?(?:\.(?= |$))?(?: (?:St|Ave|Rd)\.)?(?: {_FLAT})?"
     r"|\d{1,6}[A-Za-z]? (?:\d{1,6}[,]? )?(?:[^\s\d][^\s\d]{1,24} ?){2,6}(?=\Z| street| in )"
 )
+_SENTENCE_END = re.compile(r"(?<![Bb]lvd)(?<![Pp]kwy)(?<=\w{4})\. (?=[A-Z])")
 _MONTH = re.compile(r"(?i)\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b")
 _NUMBER_BEFORE = re.compile(rf"(?<![\w.])(?:{_FLAT} )?\d{{1,6}}[A-Za-z]?,? \Z")
 _FLAT_BEFORE = re.compile(rf"(?<!\w){_FLAT},? \Z")
@@ -192,7 +193,7 @@ def _corner(match: re.Match[str]) -> Iterator[Seed]:
 
 def _told(match: re.Match[str]) -> Iterator[Seed]:
     """Yield what is said to be an address when it has a number and a name."""
-    street = _STREET.match(match["street"])
+    street = _STREET.match(_SENTENCE_END.split(match["street"], maxsplit=1)[0])
     if street is None or _MONTH.search(street.group()):
         return
     named = [

@@ -56,6 +56,12 @@ def test_other_lines_with_numbers_stay(kept: str) -> None:
     assert text(kept) == kept
 
 
+@pytest.mark.parametrize("order", ["Order: 5 clocks.", "What do 8 baskets cost?"])
+def test_what_is_told_ends_with_its_sentence(order: str) -> None:
+    clean = text(f"Deliver to Theodore Ueda. {order} It is a hotel account.")
+    assert clean.endswith(f". {order} It is a hotel account.")
+
+
 def test_quoted_lines_and_the_name_above() -> None:
     clean = text(
         "> Tadzio Vukelic\n> 72134 Coronilla 3599\n> Suite 4\n> Nijmegen\n> Netherlands 62971\n"

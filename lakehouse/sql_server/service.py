@@ -226,21 +226,44 @@ class SqlService:
         return admitted
 
     def own_rows(
-        self, reader: Reader, sql: str, parameters: Mapping[str, Any] | None = None
+        self,
+        reader: Reader,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        trajectory: str | None = None,
     ) -> list[dict[str, Any]]:
         """Return the rows of a statement of our own, over the files that a reader may see.
 
         Such a statement is trusted and bounds its rows itself: it needs no process of its own. What a
-        person sees of its answer, who asks notes.
+        person sees of its answer, who asks notes. Where it asks of one trajectory, its name saves time.
 
         Raises:
             QueryError: the SQL is wrong.
             QueryTimeoutError: the deadline passed.
             RetryableError: memory ran out, or files went away while reading.
         """
-        seconds = self.limits.query.seconds
-        found = self._own.query(reader.tenant, reader.hidden, sql, parameters, seconds=seconds)
+        found = self._own.query(
+            reader.tenant,
+            reader.hidden,
+            sql,
+            parameters,
+            seconds=self.limits.query.seconds,
+            trajectory=trajectory,
+        )
         return list(found.to_pylist())
+
+    def recent_rows(self, reader: Reader, sql: str, *, days: int) -> list[dict[str, Any]]:
+        """Return the rows of one over the last days, as :meth:`own_rows`; they may be some seconds old."""
+        seconds = self.limits.query.seconds
+        found = self._own.recent(reader.tenant, reader.hidden, sql, days=days, seconds=seconds)
+        return list(found.to_pylist())
+
+    def listed_rows(
+        self, reader: Reader, sql: str, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of one over ``listed``, the index of a reader's trajectories, likewise."""
+        return list(self._own.listed(reader.tenant, reader.hidden, sql, parameters).to_pylist())
 
     def describe(self, reader: Reader, sql: str) -> AdmittedQuery:
         """Let a query in for the schema of its answer and its parameters; no row is read."""

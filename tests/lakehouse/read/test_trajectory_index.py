@@ -1,0 +1,104 @@
+"""The index says what the view ``trajectories`` says, after whatever came, and where a trajectory lies."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governance.records import GovernedBatch
+from lakehouse.erasure.removal import remove_trajectories
+from lakehouse.lake import Lake
+from lakehouse.maintenance.table_maintenance import compact
+from lakehouse.read.session import Snapshot
+from lakehouse.read.trajectory_index import LISTED, TrajectoryIndex
+from tests.lakehouse import make
+from trajectory.step import Step
+
+DAY = datetime(2026, 11, 1, 23, 59, tzinfo=UTC)
+_SORTED = f"SELECT {', '.join(LISTED)} FROM {{}} ORDER BY tenant_id, trajectory_id"  # noqa: S608
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(str(tmp_path))
+
+
+def index_of(lake: Lake, tenant: str | None = None) -> TrajectoryIndex:
+    def snapshot(names: Collection[str]) -> Snapshot:
+        return lake.snapshot_for(tenant, names=names)
+
+    return TrajectoryIndex(snapshot, {})
+
+
+def add(lake: Lake, number: int, *steps: Step) -> None:
+    rows = GovernedBatch(exchanges=tuple(map(make.ledger, steps)), steps=steps)
+    lake.append(rows, app_id="a", version=number)
+
+
+def agreed(lake: Lake, index: TrajectoryIndex) -> list[dict[str, Any]]:
+    """Return what index and view both say, once the index has caught up."""
+    index._rests_until = 0.0
+    found = index.rows(_SORTED.format("listed")).to_pylist()
+    assert found == lake.query(_SORTED.format("trajectories")).to_pylist()
+    return list(found)
+
+
+def test_it_says_what_the_view_says_after_whatever_came(lake: Lake) -> None:
+    index = index_of(lake)
+    assert agreed(lake, index) == []
+    at = [DAY + timedelta(minutes=number) for number in range(4)]
+    add(lake, 0, make.step("t1", 0, started_at=at[0]), make.step("t2", 0, started_at=at[0]))
+    assert len(agreed(lake, index)) == 2
+    add(lake, 1, make.step("t1", 1, started_at=at[2], http_status=500))
+    first = agreed(lake, index)[0]
+    assert (first["steps"], first["failed_steps"]) == (2, 1), "over midnight"
+    lake.append_rows("signals", [make.signal("t1", 1.0), make.signal("t2", 0.0)])
+    assert [one["success"] for one in agreed(lake, index)] == [True, False]
+    lake.append_rows("signals", [make.signal("t2", 1.0, recorded_at=datetime.now(UTC))])
+    assert [one["success"] for one in agreed(lake, index)] == [True, True]
+    add(lake, 2, make.step("t3", 0, started_at=at[3], tenant_id="rival"))
+    assert len(agreed(lake, index)) == 3
+    assert {
+        row["tenant_id"] for row in index_of(lake, "rival").rows("FROM listed").to_pylist()
+    } == {"rival"}
+    days = index.days("t1")
+    assert days.steps == {"2026-11-01", "2026-11-02"}
+    assert days.signals is not None
+    assert index.days("t9").steps == frozenset()
+
+
+def test_signals_about_no_trajectory_and_those_that_replace_others(lake: Lake) -> None:
+    index = index_of(lake)
+    add(lake, 0, make.step("t1", 0, started_at=DAY), make.step("t2", 0, started_at=DAY))
+    said = make.signal("t1", 0.0)
+    lake.append_rows("signals", [said])
+    agreed(lake, index)
+    changed = make.signal("t1", 1.0, supersedes=said.signal_id, signal_id="s-2")
+    lake.append_rows("signals", [changed])
+    assert agreed(lake, index)[0]["success"] is True
+    assert index.days("t1").signals is None, "any signal may replace another now"
+
+
+def test_what_was_compacted_or_erased_is_read_again(lake: Lake) -> None:
+    index = index_of(lake)
+    for number in range(3):
+        add(lake, number, make.step(f"t{number}", 0, started_at=DAY))
+    agreed(lake, index)
+    compact(lake, tables=["steps"])
+    assert len(agreed(lake, index)) == 3
+    remove_trajectories(lake, "acme", ["t1"], reason="erasure")
+    assert [one["trajectory_id"] for one in agreed(lake, index)] == ["t0", "t2"]
+    assert index.days("t1").steps == frozenset()
+
+
+def test_a_step_that_belongs_elsewhere_by_now_moves(lake: Lake) -> None:
+    index = index_of(lake)
+    one, other = make.step("t1", 0, started_at=DAY), make.step("t2", 0, started_at=DAY)
+    add(lake, 0, one, other)
+    lake.append_rows("signals", [make.signal("t2", 0.0)])
+    assert [row["steps"] for row in agreed(lake, index)] == [1, 1]
+    lake.append_rows("corrections", [make.correction(other, trajectory_id="t1", step_index=1)])
+    (row,) = agreed(lake, index)
+    assert (row["trajectory_id"], row["steps"], row["success"]) == ("t1", 2, False)

@@ -1,12 +1,13 @@
 """``headrace trajectory``: look at what agents did, one trajectory at a time."""
 
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from headrace.app.context import AppContext
-from headrace.app.output import console, print_json, print_rows, styled
+from headrace.app.output import console, note, print_json, print_rows, styled
 from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
@@ -33,6 +34,23 @@ def list_trajectories(
         .to_pylist()
     )
     print_rows(rows, as_json=as_json, empty="no trajectories yet; point an agent at the gateway")
+
+
+@app.command()
+def correct(
+    context: typer.Context,
+    step_id: Annotated[str, typer.Argument(help="Id of the step that answered.")],
+    answer: Annotated[
+        str, typer.Argument(help="What it should have answered, or - for standard input.")
+    ],
+) -> None:
+    """Correct an answer: a signal beside it, which recipes of preferences learn from."""
+    from headrace.services.reviews import correct_answer
+
+    text = sys.stdin.read() if answer == "-" else answer
+    running = AppContext.of(context)
+    correct_answer(running, running.user.name, step_id, text)
+    note("taken; it is redacted before it is stored")
 
 
 @app.command()

@@ -13,6 +13,7 @@ from headrace.app.context import AppContext
 from headrace.app.gateway_client import knows_key, post_feedback
 from headrace.app.installation import gateway_config
 from proxy.clients.keys import KeyRegistry
+from train.substrate.content import CORRECTION
 from trajectory.errors import ConfigurationError, WorkError
 from trajectory.files import replace_file
 
@@ -46,6 +47,41 @@ def give_feedback(app: AppContext, tenant: str, item: dict[str, Any]) -> None:
         ) from None
     if answer.status_code != 202:
         raise ConfigurationError(f"the gateway refused the feedback (HTTP {answer.status_code})")
+
+
+def correct_answer(app: AppContext, who: str, step_id: str, text: str) -> str:
+    """Say what a step should have answered; return the tenant whose step it is.
+
+    The step stays as it is: this is the signal ``corrected_answer`` about it, whose text is redacted before it is
+    stored. It goes with its trajectory, and recipes of preferences learn from it where they may learn from
+    the step.
+
+    Raises:
+        ConfigurationError: there is no such step, or nothing was said.
+        WorkError: no gateway answers.
+    """
+    said = text.replace("\r\n", "\n").strip()
+    if not said:
+        raise ConfigurationError("a correction says what the answer should have been")
+    found = app.lake.query(
+        "SELECT tenant_id FROM steps WHERE step_id = $id AND output_message_id IS NOT NULL LIMIT 1",
+        {"id": step_id},
+    ).column(0)
+    if not len(found):
+        raise ConfigurationError(f"no step {step_id} that answered; see `headrace trajectory show`")
+    tenant = str(found[0].as_py())
+    item = {
+        "step_id": step_id,
+        "name": CORRECTION,
+        "rationale": said,
+        "source_kind": "human_explicit",
+        "source": rater_of(app, who),
+    }
+    give_feedback(app, tenant, item)
+    app.audit.append(
+        actor=who, action="review.corrected", subject=step_id, detail={"tenant": tenant}
+    )
+    return tenant
 
 
 def _key(app: AppContext, registry: KeyRegistry, tenant: str) -> str:

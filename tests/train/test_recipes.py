@@ -1,8 +1,10 @@
 """Each recipe takes what it can learn from, counts the rest, and its trainer really learns it."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 
 from lakehouse.credit.algorithms import algorithm_named
 from lakehouse.credit.compute import Scope, compute_credits
+from lakehouse.erasure.removal import remove_trajectories
 from lakehouse.lake import Lake
-from tests.train.lakes import Session, lake_of
+from tests.lakehouse import make
+from tests.train.lakes import START, Session, lake_of
 from tests.train.substrate.test_build import build
 from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.awr import AwrOptions, row_weights
@@ -100,6 +104,36 @@ def test_one_attempt_per_task_gives_no_pairs(tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", *(Session(n, reward=float(n % 2)) for n in range(16)))
     _, selection, _ = prepared(lake, tmp_path / "out", spec("dpo"))
     assert (selection.units, dict(selection.fallen)) == ((), {"group_of_one": 16})
+
+
+def test_a_correction_is_a_pair_of_its_own(tokenizer: Any, tmp_path: Path) -> None:
+    used = spec("dpo")
+    lake = lake_of(tmp_path / "lake", *(Session(n, reward=0.0) for n in range(4)))
+    rows = []
+    for number, (name, text) in enumerate(
+        [("corrected_answer", "They cost 99."), ("corrected_answer", "They cost 100."), ("note", "no")]
+    ):
+        signal = make.signal(
+            "t00002", 0.0, signal_id=f"c{number}", name=name, rationale=text,
+            target_kind="step", target_id="t00002-1", step_id="t00002-1",
+            source_kind="human_explicit", source="rater-1",
+            recorded_at=START + timedelta(hours=number),
+        )  # fmt: skip
+        rows.append(replace(signal, value=None))
+    lake.append_rows("signals", rows)
+    _, selection, _ = prepared(lake, tmp_path / "out", used)
+    ((entry,),) = selection.units
+    assert entry.item.trajectory_id == "t00002"
+    assert json.loads(entry.signals)["corrected_answer"] == 1.0, "the manifest tells of it"
+    assert sum(selection.fallen.values()) == 3
+    content = ContentStore.read(lake, [entry.item], corrected=True)
+    made = recipe_module("dpo").rows(selection, content, Masker(tokenizer), used)
+    (chosen,), (rejected,) = made.columns["chosen_ids"], made.columns["rejected_ids"]
+    assert tokenizer.decode(chosen).startswith("They cost 100."), "the latest holds"
+    assert tokenizer.decode(rejected).startswith("They cost 4.")
+    assert tokenizer.decode(made.columns["prompt_ids"][0]).endswith("<|im_start|>assistant\n")
+    remove_trajectories(lake, "acme", ["t00002"], reason="erasure")
+    assert ContentStore.read(lake, [entry.item], corrected=True).corrections == {}
 
 
 def test_pairs_share_their_prompt_and_end_where_the_turn_ends(

@@ -1,16 +1,19 @@
-"""DPO on pairs mined from attempts at the same task.
+"""DPO on pairs mined from attempts at the same task, and on what people corrected.
 
 Where two attempts saw the same up to some answer, system prompts left out, answered differently, and
 one was rewarded and the other not, these two answers are a pair: one assistant message each, the
-history of the rewarded one in the prompt. TRL's DPOTrainer learns.
+history of the rewarded one in the prompt. Where a person corrected an answer, what they wrote and the
+answer itself are a pair of their own. TRL's DPOTrainer learns.
 """
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
+from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
 from train.recipes.base import (
     RowBuilder,
@@ -18,12 +21,15 @@ from train.recipes.base import (
     Selection,
     TrainerParts,
     conversation_of,
+    counted,
+    groups_with_contrast,
+    limited,
     on_token_ids,
-    select_contrasting,
+    train_side,
 )
 from train.recipes.settings import RecipeSpec
 from train.runs.rows import Masker, Turn
-from train.substrate.content import ContentStore, View
+from train.substrate.content import CORRECTION, ContentStore, View
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel
 
@@ -46,7 +52,7 @@ class PreferenceRecipe:
     options: type[StrictModel] = DpoOptions
 
     def select(self, items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
-        return select_contrasting(items, spec)
+        return select_preferences(items, spec)
 
     def rows(
         self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
@@ -54,7 +60,9 @@ class PreferenceRecipe:
         options = DpoOptions.model_validate(spec.options)
         builder = RowBuilder("prompt_ids", "chosen_ids", "rejected_ids")
         for group in selection.units:
-            pairs = _pairs(group, content, masker, builder, options.pairs_per_context)
+            pairs = _corrected(group, content, masker, builder)
+            if len(group) > 1:
+                pairs += _pairs(group, content, masker, builder, options.pairs_per_context)
             if not pairs:
                 builder.dropped["no_shared_context"] += 1
             for item_ids, prompt, chosen, rejected in pairs:
@@ -77,6 +85,49 @@ class PreferenceRecipe:
 
 
 type _Ids = tuple[int, ...]
+
+
+def select_preferences(items: Sequence[ScoredItem], spec: RecipeSpec) -> Selection:
+    """Choose the train side's groups with contrast, and beside them what a person corrected."""
+    fallen: Counter[str] = Counter()
+    kept = train_side(items, fallen)
+    there = {one.item.item_id for group in groups_with_contrast(kept, Counter()) for one in group}
+    alone = [(one,) for one in kept if is_corrected(one) and one.item.item_id not in there]
+    apart = {one.item.item_id for (one,) in alone}
+    groups = groups_with_contrast([one for one in kept if one.item.item_id not in apart], fallen)
+    return Selection(limited([*groups, *alone], spec.data.maximum_items, fallen), counted(fallen))
+
+
+def is_corrected(entry: ScoredItem) -> bool:
+    """Return whether a person corrected an answer in an item."""
+    return CORRECTION in json.loads(entry.signals)
+
+
+def _corrected(
+    group: Sequence[ScoredItem], content: ContentStore, masker: Masker, builder: RowBuilder
+) -> list[tuple[str, _Ids, _Ids, _Ids]]:
+    """Return (item id, prompt, chosen, rejected) of the answers that a person corrected."""
+    pairs = []
+    for entry in group:
+        named = [(entry.item.tenant_id, step) for step in entry.item.step_ids]
+        if not any(one in content.corrections for one in named):
+            continue
+        conversation = conversation_of(entry, content, builder)
+        for view in conversation.views if conversation else ():
+            for place, step in zip(view.trained, view.step_ids, strict=True):
+                text = content.corrections.get((entry.item.tenant_id, step))
+                if text is None:
+                    continue
+                before = view.messages[:place]
+                said = masker.turns(view.messages[: place + 1], [place], tools=view.tools)
+                right: ChatMessage = {"role": "assistant", "content": text}
+                wanted = masker.turns((*before, right), [place], tools=view.tools)
+                builder.dropped.update((*said.dropped, *wanted.dropped))
+                for bad, good in zip(said.turns, wanted.turns, strict=False):
+                    if bad.completion_ids != good.completion_ids:
+                        rejected, chosen = tuple(bad.completion_ids), tuple(good.completion_ids)
+                        pairs.append((entry.item.item_id, tuple(good.prompt_ids), chosen, rejected))
+    return pairs
 
 
 def _pairs(

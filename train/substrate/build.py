@@ -8,7 +8,7 @@ run needs it, so erasing a person in the lake erases them here too.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from lakehouse.errors import PastGoneError
 from lakehouse.rewards import Reward
 from train.registry.model_card import dataset_card, dataset_croissant
+from train.substrate.content import CORRECTION, corrections_of
 from train.substrate.dedup import EvaluationTexts, near_duplicates, texts_of
 from train.substrate.iteration import Origin, Walker, walk_part
 from train.substrate.manifest import ITEM_SCHEMA, SCORES, SubstrateManifest
@@ -109,9 +110,9 @@ def _build(
         left_out_steps.update(walked.left_out)
         progress("select", len(items), None)
     progress("score", 0, len(items))
-    scored, left_out_items = _score(
-        items, item_rewards(source, items, spec.reward, as_of=versions), spec
-    )
+    rewards = item_rewards(source, items, spec.reward, as_of=versions)
+    corrected = corrections_of(source, items, as_of=versions)
+    scored, left_out_items = _score(items, rewards, spec, corrected.keys())
     kept = _selected(source, scored, spec, examined, left_out_items)
     by_id = {entry.item.item_id: entry for entry in scored}
     report = None
@@ -149,9 +150,23 @@ def _build(
 
 
 def _score(
-    items: Sequence[Item], rewards: Mapping[str, Reward], spec: SubstrateSpec
+    items: Sequence[Item],
+    rewards: Mapping[str, Reward],
+    spec: SubstrateSpec,
+    corrected: Collection[tuple[str, str]],
 ) -> tuple[list[ScoredItem], Counter[str]]:
-    """Give each item its side and its reward; an item without a reward is left out."""
+    """Give each item its side, its reward, and how many of its steps a person corrected.
+
+    An item without a reward is left out.
+    """
+
+    def signals(item: Item, components: Mapping[str, float]) -> str:
+        said = dict(components)
+        steps = sum((item.tenant_id, step) in corrected for step in item.step_ids)
+        if steps:
+            said[CORRECTION] = float(steps)
+        return canonical_json(said).decode()
+
     found = ((item, rewards[item.item_id]) for item in items)
     scored = [
         ScoredItem(
@@ -159,7 +174,7 @@ def _score(
             split=spec.split.side(item),
             reward=reward.value,
             rewarded=spec.reward.is_rewarded(reward.value),
-            signals=canonical_json(dict(reward.components)).decode(),
+            signals=signals(item, reward.components),
         )
         for item, reward in found
         if reward.value is not None

@@ -1,7 +1,7 @@
 """Fetches the content of items from the lake: conversations and tools, by id, when a run needs them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -14,6 +14,8 @@ from train.types import Item
 from trajectory.canonical import canonical_json
 from trajectory.message import Message
 
+CORRECTION = "corrected_answer"
+"""Name of the signal that says what a step should have answered: its rationale."""
 _TOKENS = ("prompt_token_ids", "completion_token_ids", "logprobs", "token_fidelity")
 _EXACT = (
     pl.col("token_fidelity").is_in(["exact", "pseudonymised_inline"])
@@ -33,6 +35,8 @@ class View:
     tools: tuple[dict[str, Any], ...] = field(repr=False)
     leading: int
     """How many messages it begins with that are system prompts."""
+    step_ids: tuple[str, ...] = ()
+    """The steps that said what stands at ``trained``."""
 
     @property
     def prompt(self) -> tuple[ChatMessage, ...]:
@@ -88,10 +92,17 @@ class ContentStore:
 
     advantages: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
     """(tenant, step id) → credit; only when a recipe asked for it."""
+    corrections: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    """(tenant, step id) → what a person says that the step should have answered; only when asked for."""
 
     @classmethod
     def read(
-        cls, source: LearningSource, items: Sequence[Item], *, credit: CreditSelection | None = None
+        cls,
+        source: LearningSource,
+        items: Sequence[Item],
+        *,
+        credit: CreditSelection | None = None,
+        corrected: bool = False,
     ) -> "ContentStore":
         """Read what the items name; what the lake no longer has is simply absent."""
         framed = (name for item in items for frame in item.frames for name in frame[1:])
@@ -118,6 +129,7 @@ class ContentStore:
                 for tenant, step, prompt, completion, logprobs, _ in tokens.iter_rows()
             },
             advantages={} if credit is None else _advantages(source, items, credit),
+            corrections=corrections_of(source, items) if corrected else {},
         )
 
     def conversation(self, item: Item) -> Conversation:
@@ -135,22 +147,25 @@ class ContentStore:
                 places.append(len(chat) - 1)
         tools = self._tools(item, item.harness_id or "")
         frames = item.frames or ((item.harness_id or "", *item.message_ids[: item.leading]),)
-        shown: dict[bytes, tuple[list[ChatMessage], tuple[dict[str, Any], ...], list[int]]] = {}
+        shown: dict[
+            bytes, tuple[list[ChatMessage], tuple[dict[str, Any], ...], list[tuple[int, str]]]
+        ] = {}
         for at, place in enumerate(places):
             harness_id, *prompt_ids = frames[at if item.frames else 0]
             own, lent = self._chat(item, prompt_ids), self._tools(item, harness_id)
             key = canonical_json([prompt_ids, list(lent)])
-            shown.setdefault(key, (own, lent, []))[2].append(place)
+            shown.setdefault(key, (own, lent, []))[2].append((place, item.step_ids[at]))
         return Conversation(
             messages=(*prompts, *chat),
             trained=tuple(len(prompts) + place for place in places),
             tools=tools,
             views=tuple(
                 View(
-                    messages=(*own, *chat[: spoken[-1] + 1]),
-                    trained=tuple(len(own) + place for place in spoken),
+                    messages=(*own, *chat[: spoken[-1][0] + 1]),
+                    trained=tuple(len(own) + place for place, _ in spoken),
                     tools=lent,
                     leading=len(own),
+                    step_ids=tuple(step for _, step in spoken),
                 )
                 for own, lent, spoken in shown.values()
             ),
@@ -180,6 +195,21 @@ def _advantages(
     steps = _named(items, "step_ids").rename({"name": "step_id"})
     found = frame_of(table).join(steps, on=["tenant_id", "step_id"], how="semi")
     return {(tenant, step): value for tenant, step, value in found.iter_rows()}
+
+
+def corrections_of(
+    source: LearningSource, items: Sequence[Item], *, as_of: Mapping[str, int] | None = None
+) -> dict[tuple[str, str], str]:
+    """Return (tenant, step id) → the correction that holds of it, for those steps that have one."""
+    table = source.query(
+        "SELECT tenant_id, step_id, rationale FROM rewards_latest "
+        "WHERE name = ? AND source_kind = 'human_explicit' AND step_id IS NOT NULL",
+        parameters=[CORRECTION],
+        as_of=as_of,
+    )
+    steps = _named(items, "step_ids").rename({"name": "step_id"})
+    found = frame_of(table).join(steps, on=["tenant_id", "step_id"], how="semi")
+    return {(tenant, step): text for tenant, step, text in found.iter_rows() if text}
 
 
 def message_sizes(source: LearningSource, items: Sequence[Item]) -> dict[str, int]:

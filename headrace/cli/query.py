@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from headrace.app.context import AppContext
 from headrace.app.output import note, output_file, print_rows, printable
-from headrace.cli.row_formats import BINARY, write
+from headrace.app.row_formats import BINARY, write
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:

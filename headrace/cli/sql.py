@@ -13,8 +13,8 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import note
+from headrace.app.row_formats import BINARY, FORMATS, chosen_format
 from headrace.cli.query import QueryRunner, moment_or_versions, show
-from headrace.cli.row_formats import BINARY, FORMATS, chosen_format
 from trajectory.errors import HeadraceError
 
 _HISTORY = 1000

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from headrace.app.output import jsonable
 from headrace.console.guard import Guard, RateLimit
 from headrace.console.html import render
-from headrace.console.page import Console, Page, PageRequest
+from headrace.console.page import Console, Download, Page, PageRequest
 from headrace.console.pages import PAGES
 from headrace.console.users import User
 from lakehouse.sandbox.deadline import QueryTimeoutError
@@ -56,6 +56,9 @@ class _Application:
         for page in PAGES:
             methods = ["GET", "POST"] if page.senders else ["GET"]
             routes.append(Route(f"{page.path}.json", self._twin_of(page), methods=methods))
+            for suffix in page.downloads:
+                place = f"{page.path}.{suffix}"
+                routes.append(Route(place, self._download(page, suffix), methods=methods))
             routes.append(Route(page.path, self._page(page), methods=methods))
         self.starlette = Starlette(
             routes=routes,
@@ -80,8 +83,22 @@ class _Application:
 
         return endpoint
 
+    def _download(self, page: Page, suffix: str) -> _Endpoint:
+        async def endpoint(request: Request) -> Response:
+            asked = await self._admitted(page, request)
+            file = await run_in_threadpool(_downloaded, page, suffix, asked)
+            named = {"content-disposition": f'attachment; filename="{file.name}"'}
+            return Response(file.content, media_type=file.kind, headers=named)
+
+        return endpoint
+
     async def _asked(self, page: Page, request: Request) -> tuple[PageRequest, Any]:
-        """Return who asks for a page, and its data.
+        """Return who asks for a page, and its data; see :meth:`_admitted`."""
+        asked = await self._admitted(page, request)
+        return asked, await run_in_threadpool(_data, page, asked)
+
+    async def _admitted(self, page: Page, request: Request) -> PageRequest:
+        """Return who asks for a page.
 
         Raises:
             HTTPException: nobody is signed in, who is may not see it, or asks too often.
@@ -94,7 +111,7 @@ class _Application:
         tenant = _tenant(page, user, request.query_params.get("tenant"))
         if request.method == "POST" and not user.may(page.senders, tenant):
             raise HTTPException(403, f"This is for {', '.join(sorted(page.senders))}.")
-        asked = PageRequest(
+        return PageRequest(
             console=self._console,
             user=user,
             tenant=tenant,
@@ -102,7 +119,6 @@ class _Application:
             path=dict(request.path_params),
             form=await _form(request) if request.method == "POST" else None,
         )
-        return asked, await run_in_threadpool(_data, page, asked)
 
     def _user(self, request: Request) -> User | None:
         console = self._console
@@ -190,11 +206,21 @@ async def _to_home(_request: Request) -> Response:
 
 
 def _data(page: Page, asked: PageRequest) -> Any:
-    """Return a page's data as JSON has them; the audit knows of it before content is read."""
+    """Return a page's data as JSON has them."""
+    _note_reading(page, asked)
+    return jsonable(page.data(asked))
+
+
+def _downloaded(page: Page, suffix: str, asked: PageRequest) -> Download:
+    _note_reading(page, asked)
+    return page.downloads[suffix](asked)
+
+
+def _note_reading(page: Page, asked: PageRequest) -> None:
+    """Let the audit know of it before content is read."""
     if page.shows_content:
         subject = next(iter(asked.path.values()), page.path)
         asked.note("content.read", subject[:200], page=page.path)
-    return jsonable(page.data(asked))
 
 
 def _tenants(page: Page, user: User) -> tuple[str, ...]:

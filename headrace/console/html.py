@@ -92,7 +92,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     filters: dict[str, Callable[..., Any]] = {
-        "marked": marked, "shown": shown, "moment": moment, "pretty": pretty, "size": size,
+        "marked": marked, "shown": shown, "plain": printable, "moment": moment, "pretty": pretty, "size": size,
         "ago": ago,
     }  # fmt: skip
     environment.filters.update(filters)

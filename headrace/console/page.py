@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -73,6 +73,19 @@ class PageRequest:
         """Return the rows of a statement of our own, which bounds them itself."""
         return self.console.sql.own_rows(self._reader, sql, parameters or None)
 
+    def rows_of(self, trajectory: str, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Return the rows of a statement of our own that asks of one trajectory alone."""
+        own = self.console.sql.own_rows
+        return own(self._reader, sql, parameters or None, trajectory=trajectory)
+
+    def recent(self, days: int, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a statement of our own over the last days; they may be some seconds old."""
+        return self.console.sql.recent_rows(self._reader, sql, days=days)
+
+    def listed(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Return the rows of a statement of our own over ``listed``, the index of trajectories."""
+        return self.console.sql.listed_rows(self._reader, sql, parameters or None)
+
     @property
     def sent(self) -> Mapping[str, str]:
         """What was sent with POST; empty where nothing was."""
@@ -86,6 +99,16 @@ class PageRequest:
             subject=subject,
             detail={"tenant": self.tenant, **detail},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file that a page gives out."""
+
+    name: str
+    kind: str
+    """Its media type."""
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +125,8 @@ class Page:
     """Whether it shows what people and agents said: each reading is an audit event."""
     every_tenant: bool = False
     """Whether it shows what belongs to no tenant: then a role in every tenant's data is needed."""
+    downloads: Mapping[str, Callable[[PageRequest], Download]] = field(default_factory=dict)
+    """What stands behind its path with another suffix, by that suffix."""
     is_listed: bool = True
     """Whether the navigation names it."""
     senders: frozenset[str] = frozenset()

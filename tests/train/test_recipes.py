@@ -111,7 +111,11 @@ def test_a_correction_is_a_pair_of_its_own(tokenizer: Any, tmp_path: Path) -> No
     lake = lake_of(tmp_path / "lake", *(Session(n, reward=0.0) for n in range(4)))
     rows = []
     for number, (name, text) in enumerate(
-        [("corrected_answer", "They cost 99."), ("corrected_answer", "They cost 100."), ("note", "no")]
+        [
+            ("corrected_answer", "They cost 99."),
+            ("corrected_answer", "They cost 100."),
+            ("note", "no"),
+        ]
     ):
         signal = make.signal(
             "t00002", 0.0, signal_id=f"c{number}", name=name, rationale=text,

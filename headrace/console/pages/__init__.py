@@ -3,6 +3,7 @@
 from headrace.console.page import Page
 from headrace.console.pages import (
     account,
+    approvals,
     evolution,
     home,
     models,
@@ -10,6 +11,7 @@ from headrace.console.pages import (
     privacy,
     registries,
     review,
+    runs,
     sql,
     trajectories,
 )
@@ -18,11 +20,13 @@ PAGES: tuple[Page, ...] = (
     *home.PAGES,
     *trajectories.PAGES,
     *review.PAGES,
+    *approvals.PAGES,
     *policy.PAGES,
     *privacy.PAGES,
     *models.PAGES,
     *evolution.PAGES,
     *registries.PAGES,
+    *runs.PAGES,
     *sql.PAGES,
     *account.PAGES,
 )

@@ -17,10 +17,10 @@ SELECT CAST(started_at AS DATE) AS day, count(*) AS exchanges,
        count(*) FILTER (disposition = 'quarantined') AS held
 FROM exchanges WHERE started_at >= now() - INTERVAL 14 DAY GROUP BY ALL ORDER BY day
 """
+_NEWEST = "SELECT max(started_at) AS at FROM exchanges"
+_KEPT_BACK = "SELECT count(*) AS cases FROM quarantined WHERE status = 'held'"
 _NOW = """
-SELECT (SELECT max(started_at) FROM exchanges) AS newest_exchange_at,
-       (SELECT count(*) FROM quarantined WHERE status = 'held') AS held,
-       (SELECT count(*) FROM steps WHERE started_at >= now() - INTERVAL 1 DAY) AS steps_today,
+SELECT (SELECT count(*) FROM steps WHERE started_at >= now() - INTERVAL 1 DAY) AS steps_today,
        (SELECT count(*) FROM steps WHERE started_at >= now() - INTERVAL 1 DAY
         AND (error IS NOT NULL OR http_status >= 400)) AS failed_today
 """
@@ -44,14 +44,23 @@ ORDER BY recorded_at DESC, name, version LIMIT 10
 
 
 def _home(asked: PageRequest) -> Mapping[str, Any]:
-    (now,) = asked.rows(_NOW)
+    (now,) = asked.recent(2, _NOW)
+    (kept_back,) = asked.rows(_KEPT_BACK)
     everything = asked.reads_every_tenant
-    newest = now["newest_exchange_at"]
+    (last,) = asked.recent(2, _NEWEST)
+    if last["at"] is None:
+        (last,) = asked.rows(_NEWEST)
+    newest = last["at"]
     freshness = None if newest is None else (datetime.now(UTC) - newest).total_seconds()
     return {
-        "lake": {**now, "freshness_s": freshness},
-        "days": asked.rows(_DAYS),
-        "spend": asked.rows(_SPEND),
+        "lake": {
+            **now,
+            "held": kept_back["cases"],
+            "newest_exchange_at": newest,
+            "freshness_s": freshness,
+        },
+        "days": asked.recent(15, _DAYS),
+        "spend": asked.recent(8, _SPEND),
         "machine": _machine(asked) if everything else None,
         "waiting": {
             "held": asked.rows(_HELD),

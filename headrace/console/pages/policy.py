@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from starlette.exceptions import HTTPException
 
-from headrace.console.page import Page, PageRequest
+from headrace.console.page import Download, Page, PageRequest
 from headrace.console.pages.trajectories import parts_of
 from headrace.console.users import ADMIN, PRIVACY, ROLES
 from trajectory.errors import ConfigurationError
@@ -65,6 +65,18 @@ def _policy(asked: PageRequest) -> Mapping[str, Any]:
             case "dry-run":
                 return data | {"dry_run": _dry_run(asked, edited)}
     raise ConfigurationError("a bundle is tried, tested, or run on yesterday")
+
+
+def _exported(asked: PageRequest) -> Download:
+    """Return a file of the bundle, or the edit of it that was sent, to be put into the repository."""
+    from governance.policy import load_bundle
+
+    files = _files(load_bundle(Path(asked.console.running.settings.policy.bundle)).path)
+    name = asked.query.get("file", "redaction.yaml")
+    if name not in files:
+        raise HTTPException(404)
+    text = asked.sent.get("edit", files[name]).replace("\r\n", "\n")
+    return Download(name, "application/yaml", text.encode())
 
 
 def _files(folder: Path) -> dict[str, str]:
@@ -214,6 +226,7 @@ PAGES = (
         roles=ROLES,
         senders=frozenset({PRIVACY, ADMIN}),
         template="policy.html",
+        downloads={"yaml": _exported},
         data=_policy,
         every_tenant=True,
     ),

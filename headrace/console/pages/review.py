@@ -1,4 +1,4 @@
-"""Review: one conversation after the other, accepted, rejected or skipped; how far two raters agree."""
+"""Review: one conversation after the other, accepted, rejected, corrected or skipped; how far two raters agree."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,32 +8,33 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from headrace.console.page import Page, PageRequest
-from headrace.console.pages.trajectories import OUTCOMES, parts_of
+from headrace.console.pages.trajectories import OUTCOMES, correct, parts_of, text_of
 from headrace.console.users import ADMIN, PRIVACY, REVIEWER
 from headrace.services.reviews import give_feedback, rater_of
 from trajectory.errors import ConfigurationError
 
 SIGNAL = "success"
 """Name of the signal that a verdict is."""
-_VERDICTS = {"accept": 1.0, "reject": 0.0}
+_VERDICTS = {"accept": 1.0, "reject": 0.0, "correct": 0.0}
+"""A conversation whose last answer had to be corrected did not go right."""
 _MESSAGES = 200
 _NEXT = """
 SELECT t.tenant_id, t.trajectory_id, t.started_at, t.app_id, t.model_served, t.reward, t.success
-FROM trajectories t
+FROM listed t
 WHERE {condition} AND ($last IS NULL OR (t.started_at, t.trajectory_id) < (
-    SELECT (started_at, trajectory_id) FROM trajectories WHERE trajectory_id = $last LIMIT 1))
-  AND NOT EXISTS (FROM signals s WHERE s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
+    SELECT (started_at, trajectory_id) FROM listed WHERE trajectory_id = $last LIMIT 1))
+  AND NOT EXISTS (FROM verdicts s WHERE s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
                   AND s.name = $name AND s.source = $rater)
 ORDER BY t.started_at DESC, t.trajectory_id DESC LIMIT 1
 """
 _SAID = f"""
-SELECT step_index, position, is_output, role, name, role_in_graph, parts FROM conversation
+SELECT step_id, step_index, position, is_output, role, name, role_in_graph, parts FROM conversation
 WHERE trajectory_id = $id AND tenant_id = $tenant
 ORDER BY started_at, step_index, step_id, position LIMIT {_MESSAGES}
 """  # noqa: S608 - a number of our own
 _JUDGED = """
-SELECT trajectory_id, source, value FROM signals
-WHERE name = $name AND starts_with(source, 'rater-') AND value IS NOT NULL
+SELECT trajectory_id, source, value FROM verdicts
+WHERE name = $name AND value IS NOT NULL
 QUALIFY row_number() OVER (PARTITION BY tenant_id, trajectory_id, source ORDER BY recorded_at DESC) = 1
 ORDER BY trajectory_id, source LIMIT 20000
 """
@@ -43,19 +44,26 @@ def _review(asked: PageRequest) -> Mapping[str, Any]:
     rater = rater_of(asked.console.running, asked.user.name)
     last = _settle(asked, rater) if asked.sent else None
     condition = OUTCOMES.get(asked.query.get("outcome", ""), "true")
-    found = asked.rows(_NEXT.format(condition=condition), last=last, name=SIGNAL, rater=rater)
+    found = asked.listed(_NEXT.format(condition=condition), last=last, name=SIGNAL, rater=rater)
     one = found[0] if found else None
     messages: list[dict[str, Any]] = []
     if one is not None:
         asked.note("content.read", one["trajectory_id"], page="/review")
-        rows = asked.rows(_SAID, id=one["trajectory_id"], tenant=one["tenant_id"])
+        name = one["trajectory_id"]
+        rows = asked.rows_of(name, _SAID, id=name, tenant=one["tenant_id"])
         messages = [row | {"parts": parts_of(row["parts"])} for row in rows]
+    answers = [one for one in messages if one["is_output"] and text_of(one["parts"])]
     return {
         "outcomes": [*OUTCOMES],
         "trajectory": one,
         "messages": messages,
+        "last_answer": (
+            {"step_id": answers[-1]["step_id"], "text": text_of(answers[-1]["parts"])}
+            if answers
+            else None
+        ),
         "settled": last,
-        "agreement": agreement(asked.rows(_JUDGED, name=SIGNAL)),
+        "agreement": agreement(asked.listed(_JUDGED, name=SIGNAL)),
     }
 
 
@@ -63,11 +71,13 @@ def _settle(asked: PageRequest, rater: str) -> str:
     """Say what the form says of its trajectory; return its id, after which the queue goes on."""
     sent = asked.sent
     name, verdict = sent.get("trajectory", ""), sent.get("verdict", "")
-    rows = asked.rows(
-        "SELECT tenant_id FROM trajectories WHERE trajectory_id = $id LIMIT 1", id=name
+    rows = asked.rows_of(
+        name, "SELECT tenant_id FROM steps WHERE trajectory_id = $id LIMIT 1", id=name
     )
     if not rows:
         raise HTTPException(404)
+    if verdict == "correct":
+        correct(asked, name)
     if verdict in _VERDICTS:
         comment = sent.get("comment", "").strip()
         item = {
@@ -84,7 +94,7 @@ def _settle(asked: PageRequest, rater: str) -> str:
         )
         asked.note("review.judged", name, verdict=verdict, rater=rater)
     elif verdict != "skip":
-        raise ConfigurationError("a conversation is accepted, rejected or skipped")
+        raise ConfigurationError("a conversation is accepted, rejected, corrected or skipped")
     return name
 
 

@@ -1,15 +1,19 @@
 """SQL: ask the lake what the SQL server would answer; the query stands in the URL."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
-from headrace.console.page import Page, PageRequest
+from headrace.app.row_formats import write
+from headrace.console.page import Download, Page, PageRequest
 from headrace.console.users import ADMIN, PRIVACY, ROLES, TRAINER
 from lakehouse.sql_server.catalog import catalog_of
 from lakehouse.sql_server.service import TOKENS
 
 _SHOWN = 500
 """Rows that a page shows; programs ask the SQL server."""
+_BARS = 60
+"""Bars of a chart at most."""
 _EXAMPLES = (
     "SELECT * FROM success_by_model",
     "SELECT app_id, count(*) AS trajectories, avg(reward) AS reward FROM trajectories GROUP BY ALL",
@@ -19,7 +23,14 @@ _EXAMPLES = (
 
 def _sql(asked: PageRequest) -> Mapping[str, Any]:
     query = asked.query.get("query", "").strip().rstrip(";")
-    data = {"query": query, "examples": _EXAMPLES, "columns": [], "rows": [], "is_cut": False}
+    data = {
+        "query": query,
+        "examples": _EXAMPLES,
+        "columns": [],
+        "rows": [],
+        "is_cut": False,
+        "chart": None,
+    }
     if not query:
         return data
     rows: list[list[Any]] = []
@@ -32,7 +43,35 @@ def _sql(asked: PageRequest) -> Mapping[str, Any]:
         is_cut = len(rows) > _SHOWN or answer.outcome == "truncated"
     finally:
         answer.close()
-    return data | {"columns": answer.schema.names, "rows": rows[:_SHOWN], "is_cut": is_cut}
+    names, shown = answer.schema.names, rows[:_SHOWN]
+    return data | {"columns": names, "rows": shown, "is_cut": is_cut, "chart": _chart(names, shown)}
+
+
+def _chart(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Mapping[str, Any] | None:
+    """Return the first column of numbers beside what stands before it, where bars can show it."""
+    if not 1 < len(rows) <= _BARS:
+        return None
+    for at, name in enumerate(names[1:], 1):
+        values = [row[at] for row in rows]
+        numbers = [one for one in values if isinstance(one, int | float) and one is not True]
+        if len(numbers) == len(values) and all(0 <= one < float("inf") for one in numbers):
+            return {"title": name, "labels": [row[0] for row in rows], "values": values}
+    return None
+
+
+def _rows_as(name: str, kind: str) -> Callable[[PageRequest], Download]:
+    """Return what gives the whole answer of a query in a format of ``headrace sql``."""
+
+    def file(asked: PageRequest) -> Download:
+        answer = asked.ask(asked.query.get("query", "").strip().rstrip(";"))
+        try:
+            target = BytesIO()
+            write(answer.schema, answer.batches(), name, target)
+        finally:
+            answer.close()
+        return Download(f"answer.{name}", kind, target.getvalue())
+
+    return file
 
 
 def _tables(asked: PageRequest) -> Mapping[str, Any]:
@@ -60,6 +99,10 @@ PAGES = (
         template="sql.html",
         data=_sql,
         shows_content=True,
+        downloads={
+            "csv": _rows_as("csv", "text/csv"),
+            "parquet": _rows_as("parquet", "application/vnd.apache.parquet"),
+        },
     ),
     Page(path="/tables", title="Tables", roles=ROLES, template="tables.html", data=_tables),
 )

@@ -21,7 +21,7 @@ from headrace.app.output import (
     print_json,
     print_rows,
 )
-from headrace.cli.row_formats import write
+from headrace.app.row_formats import write
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from evolve.policy import SHIPPED, load_evolution
 from headrace.app.context import AppContext
+from headrace.app.guard import approvals_of
 from headrace.app.settings import ConsoleSettings
 from headrace.console.app import COOKIE, application
 from headrace.console.page import Console
@@ -17,6 +18,7 @@ from headrace.console.sessions import SessionStore
 from headrace.console.users import TrustedProxies, User
 from headrace.services.changes import model_registry
 from headrace.services.sql_server import sql_service
+from proxy.guard.rules import ActionRule, RequestedCall, Ruling
 from tests.train.lakes import Session, lake_of
 
 HOST = "https://localhost"
@@ -24,6 +26,7 @@ SAME = {"sec-fetch-site": "same-origin"}
 PLACES = {
     "{trajectory_id}": "t00001",
     "{decision_id}": "d0001",
+    "{run_id}": "r0001",
     "{name}": "shop",
     "{version}": "0001",
 }
@@ -86,6 +89,8 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     running.home.create()
     running.lake.append_rows("decisions", [decision("d0001")])
     model_of(running)
+    running.lake.append_rows("runs", [run_of("r0001")])
+    PLACES["{approval_id}"] = held_call(running)
     service = sql_service(running.settings, running.home, running.secrets, running.lake)
     sessions = SessionStore(running.home.sessions, idle_seconds=600, longest_seconds=3600)
     made = Console(running, service, sessions, TrustedProxies(ConsoleSettings()))
@@ -101,6 +106,24 @@ def model_of(running: AppContext, *, passed: bool = True) -> str:
     registry = model_registry(running, "night")
     made = registry.register("shop", folder, {"origin": "adopted"}, passed=passed)
     return made.version
+
+
+def run_of(name: str, status: str = "done", **manifest: Any) -> dict[str, Any]:
+    """Return a training as the lake has it."""
+    at = datetime(2026, 11, 2, tzinfo=UTC)
+    return {
+        "run_id": name, "recorded_at": at, "recipe": "dpo", "substrate": "shop", "substrate_version": "0001",
+        "base_model": "shop@0000", "started_at": at, "ended_at": None if status == "running" else at,
+        "status": status, "seed": 0, "metrics": "{}", "manifest": json.dumps(manifest),
+    }  # fmt: skip
+
+
+def held_call(running: AppContext, tool: str = "pay", **arguments: Any) -> str:
+    """Hold a tool call of the tenant acme; return the id of its approval."""
+    call = RequestedCall(tool, arguments, tenant="acme")
+    rule = ActionRule("payments", Ruling.HOLD, seconds=36_000)
+    store = approvals_of(running.home, running.secrets)
+    return store.ask(call, rule, key_id="k1", route="tools", step_id="t00001-0").approval_id
 
 
 def client_of(console: Console, *roles: tuple[str, str], name: str = "ida") -> TestClient:

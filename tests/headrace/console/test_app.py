@@ -3,9 +3,11 @@
 import json
 import re
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 import pytest
 from starlette.routing import Route
 
@@ -22,7 +24,10 @@ MAY_SEE = {
     "/home": EVERYBODY,
     "/trajectories": EVERYBODY,
     "/trajectories/{trajectory_id}": {"reviewer", "privacy", "trainer", "admin"},
+    "/compare": {"reviewer", "privacy", "trainer", "admin"},
     "/review": {"reviewer", "privacy", "admin"},
+    "/approvals": EVERYBODY,
+    "/approvals/{approval_id}": {"reviewer", "operator", "privacy", "admin"},
     "/policy": EVERYBODY,
     "/privacy": {"privacy", "admin"},
     "/models": EVERYBODY,
@@ -30,6 +35,7 @@ MAY_SEE = {
     "/evolve": EVERYBODY,
     "/evolve/{decision_id}": EVERYBODY,
     "/runs": EVERYBODY,
+    "/runs/{run_id}": EVERYBODY,
     "/artefacts": EVERYBODY,
     "/sql": {"privacy", "trainer", "admin"},
     "/tables": EVERYBODY,
@@ -37,6 +43,8 @@ MAY_SEE = {
 }
 """Which role may see which page; a route that does not stand here has no business to exist."""
 MAY_SEND = {
+    "/approvals/{approval_id}": {"operator", "admin"},
+    "/trajectories/{trajectory_id}": {"reviewer", "admin"},
     "/review": {"reviewer", "admin"},
     "/policy": {"privacy", "admin"},
     "/privacy": {"privacy", "admin"},
@@ -45,11 +53,13 @@ MAY_SEND = {
     "/account": EVERYBODY,
 }
 """Which role may send a page's form; the others take none."""
+FILES = {("/sql", "csv"), ("/sql", "parquet"), ("/policy", "yaml")}
+"""What pages give out beside themselves, to the same people."""
 OPEN = {"/", "/sign-in", "/sign-out"}
 """Routes for people who are not signed in."""
 EVERY_TENANT = {
     "/policy", "/models", "/models/{name}/{version}", "/evolve", "/evolve/{decision_id}", "/runs",
-    "/artefacts",
+    "/runs/{run_id}", "/artefacts",
 }  # fmt: skip
 """Pages of what belongs to no tenant."""
 
@@ -67,7 +77,8 @@ def audited(console: Console) -> list[tuple[str, str, str]]:
 def test_each_route_stands_in_the_table(console: Console) -> None:
     routes = _Application(console).starlette.routes
     paths = {route.path for route in routes if isinstance(route, Route)}
-    assert paths == OPEN | set(MAY_SEE) | {f"{path}.json" for path in MAY_SEE}
+    files = {f"{path}.{suffix}" for path, suffix in FILES}
+    assert paths == OPEN | set(MAY_SEE) | {f"{path}.json" for path in MAY_SEE} | files
     assert {page.path for page in PAGES} == set(MAY_SEE)
 
 
@@ -80,6 +91,8 @@ def test_a_role_sees_its_pages_and_no_others(console: Console, role: str) -> Non
             client = client_of(console, (role, tenant), name=f"no-{role}-{tenant}")
             assert client.get(place(path)).status_code == 403, (path, role, tenant)
             assert client.get(f"{place(path)}.json").status_code == 403, (path, role, tenant)
+            for file in (f"{path}.{suffix}" for of, suffix in FILES if of == path):
+                assert client.get(file).status_code == 403, (file, role, tenant)
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))
@@ -133,7 +146,7 @@ def test_hostile_content_stays_text(console: Console) -> None:
         page = client.get(f"/trajectories/t00004{view}").text
         assert not re.search(r"<(?!/?(?:html|head|meta|title|link|body|a|header|nav|ul|ol|li|form|span|button|main|h1|h2"
                              r"|p|dl|div|dt|dd|small|details|summary|code|pre|mark|table|caption|thead|tbody|tr|th|td"
-                             r"|figure|svg|rect|figcaption|strong|!doctype)\b)", page)  # fmt: skip
+                             r"|figure|svg|rect|figcaption|strong|label|textarea|input|!doctype)\b)", page)  # fmt: skip
         assert "<a href=javascript" not in page
         assert not re.search(r"<[a-z]+[^>]*\son[a-z]+=", page)
         assert "evil.example" not in "".join(re.findall(r"<[^>]*>", page))
@@ -169,6 +182,31 @@ def test_sql_answers_and_refuses_as_the_sql_server_does(console: Console) -> Non
     assert (data["columns"], data["rows"]) == (["one", "two"], [[1, "<b>"]])
     refused = client.get("/sql", params={"query": "select * from read_csv('/etc/passwd')"})
     assert refused.status_code == 400
+
+
+def test_two_trajectories_stand_side_by_side(console: Console) -> None:
+    client = client_of(console, ("reviewer", "acme"), name="rosa")
+    data = client.get("/compare.json", params={"one": "t00001", "other": "t00002"}).json()
+    assert [one["trajectory"]["trajectory_id"] for one in data["sides"]] == ["t00001", "t00002"]
+    page = client.get("/compare", params={"one": "t00001", "other": "t00005"}).text
+    assert "What do 1 lamps cost?" in page
+    assert "What do 5 lamps cost?" not in page, "another tenant's"
+    noted = audited(console)
+    assert {("rosa", "content.read", "t00001"), ("rosa", "content.read", "t00002")} <= {*noted}
+    assert ("rosa", "content.read", "t00005") not in noted
+
+
+def test_an_answer_goes_out_as_a_file_and_has_a_chart(console: Console) -> None:
+    client = client_of(console, ("trainer", "acme"))
+    query = "SELECT trajectory_id, steps FROM trajectories ORDER BY trajectory_id"
+    page = client.get("/sql", params={"query": query})
+    assert page.text.count("<rect") == 4
+    file = client.get("/sql.csv", params={"query": query})
+    assert file.headers["content-disposition"] == 'attachment; filename="answer.csv"'
+    assert file.text.splitlines()[:2] == ['"trajectory_id","steps"', '"t00001",2']
+    table = parquet.read_table(BytesIO(client.get("/sql.parquet", params={"query": query}).content))
+    assert table.column("steps").to_pylist() == [2, 2, 2, 2]
+    assert client.get("/sql.csv", params={"query": "drop table steps"}).status_code == 400
 
 
 def test_a_token_signs_in_once(console: Console) -> None:

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import random
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -70,6 +71,40 @@ def test_a_verdict_is_feedback_of_the_rater_and_the_queue_goes_on(
     assert client.post("/review", data=other, headers=SAME).status_code == 404, "another tenant's"
 
 
+def test_a_correction_is_feedback_about_the_answers_step(
+    console: Console, gateway: list[Any]
+) -> None:
+    client = client_of(console, ("reviewer", "acme"), name="rita")
+    data = client.get("/review.json").json()
+    assert data["last_answer"]["step_id"] == "t00004-1"
+    sent = {
+        "trajectory": "t00004",
+        "verdict": "correct",
+        "step": "t00004-1",
+        "correction": "Eight.\r\n",
+    }
+    client.post("/review.json", data=sent, headers=SAME)
+    sent = {"step": "t00002-1", "correction": "They cost 4 crowns."}
+    page = client.post("/trajectories/t00002", data=sent, headers=SAME).text
+    assert "The correction was taken" in page
+    rater = rater_of(console.running, "rita")
+    said = {"name": "corrected_answer", "source_kind": "human_explicit", "source": rater}
+    assert [item for _, item in gateway] == [
+        {"step_id": "t00004-1", "rationale": "Eight.", **said},
+        {"trajectory_id": "t00004", "value": 0.0, **said, "name": "success"},
+        {"step_id": "t00002-1", "rationale": "They cost 4 crowns.", **said},
+    ]
+    noted = [(one.actor, one.action, one.subject) for one in console.running.audit.entries()]
+    assert ("rita", "review.corrected", "t00002-1") in noted
+    for step, text, status in (
+        ("t00005-1", "x", 404), ("t00001-1", "x", 404), ("t00002-1", " ", 400),
+    ):  # fmt: skip
+        sent = {"step": step, "correction": text}
+        answer = client.post("/trajectories/t00002", data=sent, headers=SAME)
+        assert answer.status_code == status, "another tenant's, another conversation's, or nothing"
+    assert len(gateway) == 3
+
+
 def test_a_verdict_that_no_gateway_takes_is_told(console: Console) -> None:
     client = client_of(console, ("reviewer", "acme"), name="rob")
     settings = console.running.settings
@@ -93,6 +128,23 @@ def test_a_verdict_that_no_gateway_takes_is_told(console: Console) -> None:
 )
 def test_kappa_is_agreement_beyond_chance(one: list[int], other: list[int], kappa: float) -> None:
     assert cohens_kappa([*zip(one, other, strict=True)]) == pytest.approx(kappa)
+
+
+@pytest.mark.parametrize(
+    ("seed", "kappa"),
+    [
+        (0, 0.42992874109263657),
+        (1, 0.3467336683417085),
+        (2, 0.201995012468828),
+        (3, 0.10224438902743149),
+    ],
+)
+def test_kappa_is_what_scikit_learn_says(seed: int, kappa: float) -> None:
+    """``cohen_kappa_score`` of scikit-learn 1.9.1, of the same forty verdicts."""
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    one = [draw.randint(0, 1) for _ in range(40)]
+    other = [said if draw.random() < 0.7 else 1 - said for said in one]
+    assert cohens_kappa([*zip(one, other, strict=True)]) == pytest.approx(kappa, rel=1e-12)
 
 
 def test_raters_are_compared_where_both_judged() -> None:

@@ -8,7 +8,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from headrace.cli.row_formats import chosen_format, write
+from headrace.app.row_formats import chosen_format, write
 from trajectory.errors import ConfigurationError
 
 ROWS = pa.table(

@@ -28,6 +28,8 @@ ALONE: dict[str, str] = {
     "governance.redact.generalise": "one operator",
     "governance.redact.surrogates": "one operator",
     "governance.redact.splice": "one algorithm: findings that overlap, tested alone",
+    "headrace.console.html": "filters of the templates; headrace.console.app is the routes",
+    "headrace.services.inspection": "wants the detectors, which headrace.services.changes does without",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",
     "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
 }
@@ -47,6 +49,7 @@ BEHAVIOURS = {
     "headrace": "test_cli_credit test_cli_privacy test_cli_quality test_documents test_dry_run "
     "test_open_lake test_plugins",
     "headrace/app": "test_tool_routes",
+    "headrace/cli": "test_readings",
     "headrace/serving": "test_end_to_end",
     "lakehouse": "test_contract test_crash test_full_disk test_power_cut",
     "lakehouse/read/views": "test_ends test_evolution test_files test_rewards test_scorecards test_spans "

@@ -1,6 +1,8 @@
 """Context of a command or service: settings, home folder, secrets and the lake."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -82,10 +84,35 @@ class AppContext:
 
     @cached_property
     def user(self) -> "User":
-        """Who runs this command."""
-        from headrace.console.users import system_user
+        """Who runs this command: who signed in with `headrace login`, else the user of this machine."""
+        from headrace.console.login import user_of
 
-        return system_user()
+        return user_of(self)
+
+    @contextmanager
+    def of_this_thread(self) -> Iterator["AppContext"]:
+        """Yield the same installation opened anew: its store of keys belongs to the thread that opened it."""
+        fresh = AppContext(self.home_option, self.debug)
+        fresh.__dict__["settings"] = self.settings
+        try:
+            yield fresh
+        finally:
+            if "subject_keys" in fresh.__dict__:
+                fresh.subject_keys.close()
+
+    def note_reading(self, subject: str, command: str, action: str = "content.read") -> None:
+        """Write into the audit log that a person is about to read what people or agents said.
+
+        Who may only read the home folder cannot; that person is told.
+        """
+        if self.home.root.exists() and not os.access(self.home.root, os.W_OK):
+            note(
+                f"{self.home.root} cannot be written: its audit log does not know of this reading."
+            )
+            return
+        self.audit.append(
+            actor=self.user.name, action=action, subject=subject[:200], detail={"command": command}
+        )
 
     @cached_property
     def subject_keys(self) -> "FileSubjectKeys":

@@ -113,6 +113,21 @@ class Home:
         return self.state / "console.sqlite"
 
     @property
+    def requests(self) -> Path:
+        """Acts that wait for a second person, or were done by two."""
+        return self.state / "requests"
+
+    @property
+    def policies(self) -> Path:
+        """Copies of policy bundles, where two people adopt them."""
+        return self.root / "policies"
+
+    @property
+    def policy_in_force(self) -> Path:
+        """Link to the copy that two people adopted last."""
+        return self.policies / "in-force"
+
+    @property
     def logs(self) -> Path:
         """Logs of the processes that ``headrace up`` starts; no personal data."""
         return self.root / "logs"

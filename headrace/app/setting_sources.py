@@ -77,6 +77,11 @@ def _load(home: Path | None) -> tuple[Settings, dict[str, str]]:
     if not settings.lake.path:
         lake = settings.lake.model_copy(update={"path": str(settings.home / "lake")})
         settings = settings.model_copy(update={"lake": lake})
+    if "policy" in settings.policy.four_eyes:
+        in_force = str(Home(settings.home).policy_in_force)
+        policy = settings.policy.model_copy(update={"bundle": in_force})
+        settings = settings.model_copy(update={"policy": policy})
+        sources["policy.bundle"] = "policy.four_eyes"
     return settings, sources
 
 

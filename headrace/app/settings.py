@@ -36,7 +36,10 @@ class PolicySettings(_Section):
     bundle: str = "default"
     """Name of a shipped bundle (``default``), or a folder of policy documents."""
     reveal_users: tuple[str, ...] = ()
-    """Users of this machine who may open sealed values (``headrace reveal``); nobody by default."""
+    """Users who may open sealed values (``headrace reveal``), by name; nobody by default."""
+    four_eyes: tuple[Literal["promote", "erase", "reveal", "release", "policy"], ...] = ()
+    """Acts for which one person asks and another one approves (``headrace requests``). With ``policy``, the
+    bundle in force is the one that ``headrace policy adopt`` put there, whatever ``policy.bundle`` says."""
 
 
 class ConsentSettings(_Section):
@@ -122,11 +125,32 @@ class RoleGrant(_Section):
     """A role of the console that members of a group have."""
 
     group: str
-    """As the proxy that signs people in names it."""
+    """As the identity provider, or the proxy that signs people in, names it."""
     role: Literal["viewer", "reviewer", "operator", "privacy", "trainer", "admin"]
     """What they may do."""
     tenant: str = "*"
     """In whose data; ``*`` is every tenant's."""
+
+
+class OidcSettings(_Section):
+    """An identity provider that signs people in by OpenID Connect."""
+
+    issuer: str = Field(default="", pattern=r"^(https?://[^\s?#]+)?$")
+    """Its address, exactly as it names itself; empty: none."""
+    client_id: str = ""
+    """What it calls the console; register ``<console.url>/sign-in/callback`` as the redirect address."""
+    client_secret_env: str = ""
+    """Environment variable with the client's secret; empty: a public client, by PKCE alone."""
+    login_client_id: str = ""
+    """A public client for ``headrace login`` with redirects to ``http://127.0.0.1``; empty: ``client_id``."""
+    scopes: tuple[str, ...] = ("openid", "email", "profile")
+    """What it is asked for; some providers tell groups for a scope of their own."""
+    name_claim: str = "email"
+    """Claim that is a person's name here, in the audit log too. People are told apart by ``sub``."""
+    groups_claim: str = "groups"
+    """Claim that lists a person's groups (also ``realm_access.roles``); ``console.groups`` gives them roles."""
+    clock_skew_seconds: float = Field(default=60.0, ge=0, le=600)
+    """How far its clock may be from ours."""
 
 
 class ConsoleSettings(_Section):
@@ -135,7 +159,7 @@ class ConsoleSettings(_Section):
     enabled: bool = True
     """Whether ``headrace up`` opens it; ``headrace console`` opens it in any case."""
     host: str = "127.0.0.1"
-    """Where it listens; beyond this machine it wants a proxy that does TLS and signs people in."""
+    """Where it listens; beyond this machine it wants a proxy that does TLS, and somebody who signs people in."""
     port: int = Field(default=8487, ge=0, le=65_535)
     """Its port."""
     url: str = Field(default="", pattern=r"^(https://[^/\s?#]+)?$")
@@ -148,6 +172,7 @@ class ConsoleSettings(_Section):
     """Header in which such a proxy names who signed in."""
     groups_header: str = "x-forwarded-groups"
     """Header in which it lists their groups, with commas between."""
+    oidc: OidcSettings = OidcSettings()
     groups: tuple[RoleGrant, ...] = ()
     """Which group has which role, in whose data; nobody has one by default."""
     idle_minutes: float = Field(default=60.0, gt=0, le=10_080)

@@ -37,10 +37,12 @@ from headrace.cli import (
     keys,
     lake,
     lineage,
+    login,
     policy,
     quality,
     quarantine,
     replay,
+    requests,
     reveal,
     schedule,
     serve,
@@ -70,7 +72,7 @@ app = typer.Typer(
 )
 
 for command in (
-    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_server, tap,
+    up, env, doctor, demo, sql, lineage, feedback, erase, reveal, govern, serve, sql_server, tap, login,
 ):  # fmt: skip
     command.register(app)
 trajectory_documents.register(trajectory.app)
@@ -97,6 +99,7 @@ for name, group in {
     "artifact": artifact.app,
     "trial": trial.app,
     "console": console.app,
+    "requests": requests.app,
 }.items():
     app.add_typer(group, name=name)
 
@@ -108,6 +111,7 @@ _PANELS = {
         "consent",
         "quarantine",
         "approvals",
+        "requests",
         "quality",
         "erase",
         "reveal",
@@ -115,7 +119,7 @@ _PANELS = {
     ),
     "Learn": ("substrate", "credit", "train", "schedule", "evolve", "artifact", "trial"),
     "Run parts alone, and let clients in": (
-        *("gateway", "govern", "serve", "sql-server", "tap", "keys"),
+        *("gateway", "govern", "serve", "sql-server", "tap", "keys", "login", "logout", "whoami"),
     ),
 }
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}

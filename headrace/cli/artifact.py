@@ -1,7 +1,6 @@
 """``headrace artifact``: facts, procedures, and edits of prompts and tools, version by version."""
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import print_fields, print_json, print_rows, printable
 from headrace.cli.common import JsonOption
+from headrace.cli.requests import promote_version
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def propose(
     for document in draw(running.lake, request):
         found = artifacts.inspect(document)
         name = document.metadata.name
+        running.note_reading(name, "artifact propose")
         value = document.model_dump(mode="json", by_alias=True, exclude_none=True)
         text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
         row = {
@@ -228,8 +229,10 @@ def list_artifacts(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def show(context: typer.Context, artifact: LabelArgument, as_json: JsonOption = False) -> None:
     """Show one version: where it comes from, what became of it, and what it says."""
-    artifacts = registry(AppContext.of(context))
+    running = AppContext.of(context)
+    artifacts = registry(running)
     one = find_artifact(artifacts, artifact)
+    running.note_reading(one.label, "artifact show")
     history = [
         {"at": entry.at, "action": entry.action, "actor": entry.actor, "reason": entry.reason}
         for entry in artifacts.history(one.name)
@@ -249,8 +252,10 @@ def diff(
     context: typer.Context, old: LabelArgument, new: LabelArgument, as_json: JsonOption = False
 ) -> None:
     """Show what differs between two versions."""
-    artifacts = registry(AppContext.of(context))
+    running = AppContext.of(context)
+    artifacts = registry(running)
     before, after = find_artifact(artifacts, old), find_artifact(artifacts, new)
+    running.note_reading(f"{before.label} {after.label}", "artifact diff")
     first, second = (_text(one).splitlines() for one in (before, after))
     changes = list(difflib.unified_diff(first, second, before.label, after.label, lineterm="", n=2))
     if as_json:
@@ -274,10 +279,7 @@ def promote(
 
     A reason overrides the inspection; nothing overrides the withdrawal of evidence.
     """
-    promoted = registry(AppContext.of(context)).promote(
-        artifact, version, actor=AppContext.of(context).user.name, override=override
-    )
-    typer.echo(f"{promoted.label} is live")
+    promote_version(AppContext.of(context), "artifact", artifact, version, override)
 
 
 @app.command()
@@ -372,21 +374,10 @@ def _skill_text(one: "ArtifactVersion", skill: "SkillContent") -> str:
 
 
 def registry(running: AppContext) -> "ArtifactRegistry":
-    """Return the registry of artefacts; every change of what is live goes to the audit log first."""
-    from headrace.services.inspection import personal_data_of
-    from train.registry.artifacts import ArtifactRegistry
+    """Return the registry of artefacts, whose changes are made in the name of who runs this."""
+    from headrace.services.changes import artifact_registry
 
-    audit = running.audit
-
-    def write_down(action: str, subject: str, detail: Mapping[str, Any]) -> None:
-        audit.append(actor=running.user.name, action=action, subject=subject, detail=detail)
-
-    return ArtifactRegistry(
-        running.home.create().artifacts,
-        source=running.lake,
-        audit=write_down,
-        find=personal_data_of(running),
-    )
+    return artifact_registry(running, running.user.name)
 
 
 def find_artifact(artifacts: "ArtifactRegistry", asked: str) -> "ArtifactVersion":

@@ -104,6 +104,7 @@ def show(
 
     running = AppContext.of(context)
     pseudonyms = pseudonyms_of(running.secrets, tenant, subject)
+    running.note_reading(",".join(pseudonyms), "consent show", "consent.read")
     entries = running.lake.consents().entries(tenant, pseudonyms)
     rows = [jsonable(entry) for entry in sorted(entries, key=lambda entry: entry.recorded_at)]
     print_rows(rows, as_json=as_json, empty="nothing is recorded: only policy and keys decide")

@@ -55,7 +55,12 @@ def console(
     _refuse_open_console(settings)
     start_log()
     service = sql_service(running.settings, home, running.secrets, running.lake)
-    opened = Console(running, service, _sessions(running), TrustedProxies(settings))
+    provider = None
+    if settings.oidc.issuer:
+        from headrace.console.oidc import IdentityProvider
+
+        provider = IdentityProvider(settings.oidc)
+    opened = Console(running, service, _sessions(running), TrustedProxies(settings), provider)
     try:
         _serve(opened, settings)
     finally:
@@ -156,8 +161,9 @@ def _refuse_open_console(settings: ConsoleSettings) -> None:
         is_local = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
     except ValueError:
         is_local = False
-    if not is_local and not (settings.url and settings.proxies):
+    if not is_local and not (settings.url and (settings.proxies or settings.oidc.issuer)):
         raise ConfigurationError(
             f"console.host {settings.host} is beyond this machine, and the console speaks no TLS: put a "
-            "proxy in front that does and signs people in, and set console.url and console.proxies"
+            "proxy in front that does, and set console.url, and console.oidc or console.proxies for who "
+            "signs people in"
         )

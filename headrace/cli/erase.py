@@ -8,6 +8,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_json, progress
 from headrace.cli.common import JsonOption, YesOption, confirm
+from headrace.cli.requests import done_or_waits
 from trajectory.files import lines_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,15 @@ def erase(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a person: rows, files, history. Names the affected substrates and models."""
-    from headrace.services.erasure import ErasureRequest, check_names, erase_person, preview
+    from headrace.services.acts import ERASE
+    from headrace.services.erasure import (
+        ErasureRequest,
+        check_names,
+        erase_person,
+        erasure_of,
+        preview,
+    )
+    from headrace.services.four_eyes import ask, wants_two
     from headrace.services.substrates import note_stale_serving
 
     running = AppContext.of(context)
@@ -50,6 +59,13 @@ def erase(
     done: Erasure | None = None
     if dry_run:
         report = preview(running, request)
+    elif wants_two(running, ERASE):
+        given, who = erasure_of(running, request)
+        waiting = ask(
+            running, running.user, ERASE, given, subject=who, why=reference or "", tenant=tenant
+        )
+        done_or_waits(waiting, as_json=as_json)
+        return
     else:
         confirm(f"Erase {len(names)} subject(s) of tenant {tenant} for good?", yes=yes)
         with progress("erasing", quiet=as_json) as advance:

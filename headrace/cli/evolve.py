@@ -94,8 +94,10 @@ def explain(
     context: typer.Context, decision: DecisionArgument, as_json: JsonOption = False
 ) -> None:
     """Show a decision: what it saw, considered and expects, and what is left of its evidence."""
-    book = decision_book(AppContext.of(context))
+    running = AppContext.of(context)
+    book = decision_book(running)
     recorded = book.get(decision)
+    running.note_reading(decision, "evolve explain")
     left = book.evidence_left(recorded)
     state = {
         name: recorded.row[name]

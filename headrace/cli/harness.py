@@ -92,7 +92,9 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one version: who uses it, its redacted system prompt and its tools."""
-    found = _find(AppContext.of(context).lake, version, tenant, app_id)
+    running = AppContext.of(context)
+    found = _find(running.lake, version, tenant, app_id)
+    running.note_reading(found.called, "harness show")
     text = {"system_prompt": found.system_prompt, "tools": json.loads(found.tools)}
     if as_json:
         print_fields({**found.fields, **text}, as_json=True)
@@ -113,8 +115,9 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Show what was edited between two versions; what is rendered anew each time is left out."""
-    lake = AppContext.of(context).lake
-    before, after = (_find(lake, one, tenant, app_id) for one in (old, new))
+    running = AppContext.of(context)
+    before, after = (_find(running.lake, one, tenant, app_id) for one in (old, new))
+    running.note_reading(f"{before.called} {after.called}", "harness diff")
     changes = list(
         difflib.unified_diff(
             before.lines, after.lines, before.called, after.called, lineterm="", n=2

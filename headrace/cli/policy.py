@@ -9,6 +9,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import console, jsonable, print_fields, print_json, print_rows, styled
 from headrace.cli.common import JsonOption, days_until, nothing_stored
+from headrace.cli.requests import done_or_waits
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -180,6 +181,29 @@ def _print_dry_run(run: "DryRun", loaded: "PolicyBundle", nothing: str, *, as_js
     console().print(f"{run.steps} steps and {run.texts} messages were looked at; not judged:")
     for what in run.not_judged():
         console().print(styled(f"  - {what}"))
+
+
+@app.command()
+def adopt(
+    context: typer.Context,
+    bundle: Annotated[Path, typer.Argument(help="Folder, or a shipped name.")],
+    why: Annotated[str, typer.Option("--reason", help="Why; kept with the request.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Ask that a copy of a bundle be put in force, where two people decide that (policy.four_eyes)."""
+    from headrace.services.acts import POLICY
+    from headrace.services.four_eyes import adoption, perform, wants_two
+
+    running = AppContext.of(context)
+    if not wants_two(running, POLICY):
+        raise ConfigurationError(
+            "the bundle in force is the one that the setting policy.bundle names; a copy is adopted where "
+            "policy.four_eyes names policy"
+        )
+    check(context, bundle, as_json)
+    given, content_hash = adoption(running, bundle)
+    found = perform(running, running.user, POLICY, given, subject=content_hash, why=why)
+    done_or_waits(found, as_json=as_json)
 
 
 @app.command()

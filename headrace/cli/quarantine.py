@@ -1,15 +1,15 @@
 """``headrace quarantine``: what was held back and why; let it be judged again, or let it go."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, cast
 
 import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_rows
 from headrace.cli.common import JsonOption, YesOption, confirm
-
-if TYPE_CHECKING:
-    pass
+from headrace.cli.requests import done_or_waits
+from proxy.clients.keys import ALL_TENANTS
+from trajectory.canonical import JsonValue
 
 app = typer.Typer(help="Quarantined exchanges: list, show, release, drop.", no_args_is_help=True)
 
@@ -81,18 +81,30 @@ def release(
     That policy may quarantine them again. Their content goes back into the sealed spool.
     """
     from headrace.services import quarantine
+    from headrace.services.acts import RELEASE
+    from headrace.services.four_eyes import perform
 
     running = AppContext.of(context)
     chosen = quarantine.chosen(running, cases, reason, tenant)
-    released = quarantine.release(running, chosen, running.user.name)
-    for gone in {row["quarantine_id"] for row in chosen} - {
-        row["quarantine_id"] for row in released
-    }:
-        note(f"{gone}: its content is gone; it can only be dropped.")
-    print_fields({"released": len(released), "of": len(chosen)}, as_json=as_json)
-    if released:
+    tenants = {row["tenant_id"] for row in chosen}
+    names: list[JsonValue] = [row["quarantine_id"] for row in chosen]
+    found = perform(
+        running,
+        running.user,
+        RELEASE,
+        {"cases": names},
+        subject=f"{len(names)} held exchange(s)",
+        why=reason or "",
+        tenant=tenants.pop() if len(tenants) == 1 else ALL_TENANTS,
+    )
+    outcome = done_or_waits(found, as_json=as_json)
+    gone = cast("list[str]", outcome["gone"])
+    for one in gone:
+        note(f"{one}: its content is gone; it can only be dropped.")
+    print_fields({"released": outcome["released"], "of": outcome["of"]}, as_json=as_json)
+    if outcome["released"]:
         note("they are judged with the governor's next batch (`headrace govern --once`).")
-    if len(released) < len(chosen):
+    if gone:
         raise typer.Exit(1)
 
 

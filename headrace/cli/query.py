@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -47,6 +48,9 @@ class QueryRunner:
         from lakehouse.sandbox.client import open_untrusted
         from lakehouse.sandbox.request import Limits, Query
 
+        key = self.running.secrets.derive(b"statement")
+        hashed = blake2b(query.encode("utf-8", "replace"), key=key[:64], digest_size=20).hexdigest()
+        self.running.note_reading(f"b2:{hashed}", "sql", "lake.asked")
         limits = Limits(self.seconds, self.memory_mib, rows, result_mib=1 << 30)
         statement = Query(query, as_of=self.as_of)
         lake = self.running.lake

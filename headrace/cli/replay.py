@@ -68,6 +68,7 @@ def replay(
     found = resolve(running.lake, trajectory_id)
     if model_upstream is not None:
         _may_leave(running, found)
+    running.note_reading(found, "trajectory replay")
     live = LiveUpstreams(model_upstream, model, tools_upstream)
     replies = _replies(running, found, live)
     result = _replayed(replies, live, port, command)

@@ -16,6 +16,7 @@ from headrace.app.output import (
     progress,
 )
 from headrace.cli.common import JsonOption, interruptible
+from headrace.cli.requests import promote_version
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -253,10 +254,7 @@ def promote(
     ] = None,
 ) -> None:
     """Make a version live; refused if it did not pass its gate."""
-    promoted = registry(AppContext.of(context)).promote(
-        model, version, actor=AppContext.of(context).user.name, override=override
-    )
-    typer.echo(f"{promoted.label} serves")
+    promote_version(AppContext.of(context), "model", model, version, override)
 
 
 @app.command()

@@ -62,8 +62,10 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one trajectory as a transcript: messages, tools on the wire, rewards."""
-    lake = AppContext.of(context).lake
+    running = AppContext.of(context)
+    lake = running.lake
     found = resolve(lake, trajectory_id)
+    running.note_reading(found, "trajectory show")
     steps = lake.query(_STEPS, parameters={"id": found}).to_pylist()
     messages = lake.query(_MESSAGES, parameters={"id": found}).to_pylist()
     rewards = lake.query(_REWARDS, parameters={"id": found}).to_pylist()

@@ -108,6 +108,17 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Let a trial climb to the rung that it asks for; audited."""
+    from headrace.services.acts import PROMOTE
+    from headrace.services.four_eyes import wants_two
+
+    running = AppContext.of(context)
+    found = _files(running).get(trial)
+    if found.asks == "live" and wants_two(running, PROMOTE):
+        command = "train" if found.kind == "model" else "artifact"
+        raise ConfigurationError(
+            "two people let a version serve (policy.four_eyes): "
+            f"headrace {command} promote {found.name} {found.version}"
+        )
     _show(_runner(AppContext.of(context)).approve(trial, reason=reason), as_json=as_json)
 
 

@@ -5,10 +5,10 @@ to sign in; who has no role for a page is refused before its data are read.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,18 +19,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from headrace.app.output import jsonable
+from headrace.console.forms import address_of, form_of
 from headrace.console.guard import Guard, RateLimit
 from headrace.console.html import render
 from headrace.console.page import Console, Download, Page, PageRequest
 from headrace.console.pages import PAGES
+from headrace.console.sign_in import COOKIE, SignIn
 from headrace.console.users import User
 from lakehouse.sandbox.deadline import QueryTimeoutError
 from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError, WorkError
-from trajectory.http_server import BodyTooLongError, read_body
 
-COOKIE = "__Host-headrace"
-_LONGEST_FORM = 256 * 1024
 _JSON = "application/json"
 
 type _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -44,13 +43,10 @@ def application(console: Console) -> Guard:
 class _Application:
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._sign_ins = RateLimit(10, 60)
         self._requests = RateLimit(300, 60)
         routes: list[Route | Mount] = [
             Route("/", _to_home),
-            Route("/sign-in", self._sign_in_page, methods=["GET"]),
-            Route("/sign-in", self._sign_in, methods=["POST"]),
-            Route("/sign-out", self._sign_out, methods=["POST"]),
+            *SignIn(console, self._html).routes(),
             Mount("/static", StaticFiles(packages=[("headrace.console", "static")])),
         ]
         for page in PAGES:
@@ -117,57 +113,16 @@ class _Application:
             tenant=tenant,
             query=dict(request.query_params),
             path=dict(request.path_params),
-            form=await _form(request) if request.method == "POST" else None,
+            form=await form_of(request) if request.method == "POST" else None,
         )
 
     def _user(self, request: Request) -> User | None:
         console = self._console
-        found = console.proxies.user(_address(request), request.headers)
+        found = console.proxies.user(address_of(request), request.headers)
         if found is not None:
             return found
         session = request.cookies.get(COOKIE)
         return None if session is None else console.sessions.user_of(session)
-
-    async def _sign_in_page(self, request: Request) -> Response:
-        query = request.query_params
-        return self._html(
-            "sign_in.html", request, None, token=query.get("token", ""), next=_next(query), error=""
-        )
-
-    async def _sign_in(self, request: Request) -> Response:
-        form = await _form(request)
-        if not self._sign_ins.allows(_address(request)):
-            raise HTTPException(429, "Too many attempts to sign in; wait a minute.")
-        console = self._console
-        user = await run_in_threadpool(console.sessions.redeem, form.get("token", "").strip())
-        name = "-" if user is None else user.name
-        action = "console.refused" if user is None else "console.signed_in"
-        await run_in_threadpool(
-            lambda: console.running.audit.append(
-                actor=name, action=action, subject="console", detail={"by": "token"}
-            )
-        )
-        if user is None:
-            error = "This token was used, has ended, or is none. `headrace console --link` prints another."
-            return self._html(
-                "sign_in.html", request, None, 403, token="", next=_next(form), error=error
-            )
-        session = await run_in_threadpool(console.sessions.begin, user)
-        answer = RedirectResponse(_next(form), status_code=303)
-        hours = console.running.settings.console.session_hours
-        answer.set_cookie(
-            COOKIE, session, max_age=int(hours * 3600), path="/", secure=True, httponly=True,
-            samesite="lax",
-        )  # fmt: skip
-        return answer
-
-    async def _sign_out(self, request: Request) -> Response:
-        session = request.cookies.get(COOKIE)
-        if session is not None:
-            await run_in_threadpool(self._console.sessions.end, session)
-        answer = RedirectResponse("/sign-in", status_code=303)
-        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
-        return answer
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         status, text = _said(error)
@@ -244,26 +199,6 @@ def _tenant(page: Page, user: User, wanted: str | None) -> str:
         where = "every tenant's data" if page.every_tenant else "the data of this tenant"
         raise HTTPException(403, f"{page.title} is for {', '.join(sorted(page.roles))} in {where}.")
     return chosen
-
-
-async def _form(request: Request) -> dict[str, str]:
-    try:
-        body = await read_body(request, _LONGEST_FORM)
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50))
-    except BodyTooLongError:
-        raise HTTPException(413, "At most 256 KiB can be sent.") from None
-    except ValueError:
-        raise HTTPException(400, "This is no form.") from None
-
-
-def _next(values: Mapping[str, str]) -> str:
-    """Return the page of the console to go on to; no other host's."""
-    place = values.get("next", "")
-    return place if place[:1] == "/" and place[1:2].isalnum() else "/home"
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
 
 
 def _json(data: Any, status: int = 200) -> Response:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.app.context import AppContext
 from headrace.console.sessions import SessionStore
@@ -20,6 +20,9 @@ from lakehouse.sandbox.parameters import from_json, to_json
 from lakehouse.sql_server.service import AdmittedQuery, Reader, SqlService
 from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.console.oidc import IdentityProvider
 
 PAGE_ROWS = 50
 """Rows of one page of a list."""
@@ -35,6 +38,8 @@ class Console:
     sql: SqlService
     sessions: SessionStore
     proxies: TrustedProxies
+    provider: "IdentityProvider | None" = None
+    """Who signs people in, where the settings name one."""
 
     def close(self) -> None:
         """End the queries that run."""

@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Self
 
 from headrace.app.settings import ConsoleSettings, RoleGrant
+from headrace.console.attempt import SignInAttempt
 from headrace.console.users import User
 from trajectory.files import make_folders
 
 _TOKEN_SECONDS = 3600.0
 """How long a one-time token waits for somebody."""
+_ATTEMPT_SECONDS = 600.0
+"""So long somebody may take at the identity provider."""
 _SEEN_SECONDS = 30.0
 """A session's last use is written down at most so often."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tokens (hash TEXT PRIMARY KEY, user TEXT, ends REAL);
+CREATE TABLE IF NOT EXISTS attempts (hash TEXT PRIMARY KEY, nonce TEXT, verifier TEXT, next TEXT, ends REAL);
 DROP TABLE IF EXISTS sessions;
 CREATE TABLE IF NOT EXISTS signed_in (
     hash TEXT PRIMARY KEY, user TEXT, name TEXT, authority TEXT, door TEXT, begun REAL, seen REAL, ends REAL
@@ -108,6 +112,25 @@ class SessionStore:
         if found is None or found[1] <= self._clock():
             return None
         return User.from_json(json.loads(found[0]))
+
+    def keep_attempt(self, attempt: SignInAttempt, then: str) -> None:
+        """Remember that somebody went to the identity provider, and to which page that was to lead."""
+        now = self._clock()
+        row = (_hash(attempt.state), attempt.nonce, attempt.verifier, then, now + _ATTEMPT_SECONDS)
+        with self._open() as database:
+            database.execute("DELETE FROM attempts WHERE ends <= ?", (now,))
+            database.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", row)
+
+    def take_attempt(self, state: str) -> tuple[SignInAttempt, str] | None:
+        """Return the attempt of a state and where it leads, once; None where there is none."""
+        with self._open() as database:
+            found = database.execute(
+                "DELETE FROM attempts WHERE hash = ? RETURNING nonce, verifier, next, ends",
+                (_hash(state),),
+            ).fetchone()
+        if found is None or found[3] <= self._clock():
+            return None
+        return SignInAttempt(state, found[0], found[1]), str(found[2])
 
     def begin(self, user: User, door: str = BROWSER) -> str:
         """Return the id of a new session; it is kept as a hash."""

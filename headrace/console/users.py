@@ -34,13 +34,20 @@ class User:
     groups: frozenset[str] = frozenset()
     """As the authority named them."""
 
+    @property
+    def _known_by(self) -> tuple[str, str]:
+        return self.authority, self.key or self.name
+
+    def is_same(self, other: "User") -> bool:
+        """Tell whether two are one person for certain."""
+        return self._known_by == other._known_by
+
     def is_known_to_differ(self, other: "User") -> bool:
         """Tell whether two are two people: the same authority tells them apart.
 
         One person may have a name on this machine and another one at the identity provider.
         """
-        mine, theirs = self.key or self.name, other.key or other.name
-        return self.authority == other.authority and mine != theirs
+        return self.authority == other.authority and not self.is_same(other)
 
     def granted(self, grants: Sequence[RoleGrant]) -> Self:
         """Return the user with the roles that the settings give to their groups now.

@@ -7,6 +7,7 @@ from headrace.app.context import AppContext
 
 if TYPE_CHECKING:
     from evolve.decisions import DecisionBook
+    from train.registry.artifacts import ArtifactRegistry
     from train.registry.registry import AuditHook
     from train.registry.versions import ModelRegistry
 
@@ -17,6 +18,19 @@ def model_registry(app: AppContext, actor: str) -> "ModelRegistry":
 
     hook = _in_the_name_of(app, actor)
     return ModelRegistry(app.home.create().models, source=app.lake, audit=hook)
+
+
+def artifact_registry(app: AppContext, actor: str) -> "ArtifactRegistry":
+    """Return the registry of artefacts; every change of what is live goes to the audit log first."""
+    from headrace.services.inspection import personal_data_of
+    from train.registry.artifacts import ArtifactRegistry
+
+    return ArtifactRegistry(
+        app.home.create().artifacts,
+        source=app.lake,
+        audit=_in_the_name_of(app, actor),
+        find=personal_data_of(app),
+    )
 
 
 def decision_book(app: AppContext, actor: str) -> "DecisionBook":

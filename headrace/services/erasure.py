@@ -33,6 +33,8 @@ class ErasureRequest:
     actor: str
     reference: str | None = None
     """Ticket of the request; no personal data."""
+    people: Sequence[tuple[str, ...]] = ()
+    """Each person's pseudonyms, where they are known already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,21 @@ class Erasure:
     keys_destroyed: int
     quarantine: QuarantineErasure
     certificate: Path
+
+
+def erasure_of(app: AppContext, request: ErasureRequest) -> tuple[dict[str, JsonValue], str]:
+    """Return what an erasure does as it may be written down, and whom it takes: people by pseudonym.
+
+    Raises:
+        ConfigurationError: a name is empty or a pattern.
+    """
+    people = _pseudonyms(app, request)
+    given: dict[str, JsonValue] = {
+        "tenant": request.tenant,
+        "people": [[*person] for person in people],
+        "reference": request.reference,
+    }
+    return given, ", ".join(person[0] for person in people)
 
 
 def preview(app: AppContext, request: ErasureRequest) -> RemovalReport:
@@ -197,5 +214,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def _pseudonyms(app: AppContext, request: ErasureRequest) -> list[tuple[str, ...]]:
+    if request.people:
+        return list(request.people)
     check_names(request.names)
     return [pseudonyms_of(app.secrets, request.tenant, name) for name in request.names]

@@ -7,7 +7,10 @@ from typing import Any
 from headrace.console.page import PAGE_ROWS, Page, PageRequest, paged, place_of
 from headrace.console.pages.evolution import DECIDERS
 from headrace.console.users import ROLES
+from headrace.services.acts import PROMOTE
 from headrace.services.changes import model_registry
+from headrace.services.four_eyes import perform
+from headrace.services.request_store import ActRequest
 from trajectory.errors import ConfigurationError
 
 _LISTED = f"""
@@ -39,7 +42,7 @@ def _one(asked: PageRequest) -> Mapping[str, Any]:
 
 
 def _changed(asked: PageRequest) -> str:
-    """Promote or roll back as the form says; return what serves now."""
+    """Promote or roll back as the form says; return what came of it."""
     sent, registry = asked.sent, model_registry(asked.console.running, asked.user.name)
     reason, name = sent.get("reason", "").strip(), sent.get("name", "")
     if not reason:
@@ -47,11 +50,19 @@ def _changed(asked: PageRequest) -> str:
     match sent.get("change"):
         case "promote":
             # A reason does not let a version pass that its gate refused; that is for the command line.
-            promoted = registry.promote(name, sent.get("version", ""), actor=asked.user.name)
-            asked.note("model.promotion_reason", promoted.label, reason=reason)
-            return promoted.label
+            version = sent.get("version", "")
+            given = {"kind": "model", "name": name, "version": version, "override": None}
+            label = f"{name}@{version}"
+            found = perform(
+                asked.console.running, asked.user, PROMOTE, given, subject=label, why=reason
+            )
+            asked.note("model.promotion_reason", label, reason=reason)
+            if isinstance(found, ActRequest):
+                return f"{label} waits for a second person (request {found.request_id})"
+            return f"{found['serves']} serves"
         case "rollback":
-            return registry.rollback(name, actor=asked.user.name, reason=reason).label
+            back = registry.rollback(name, actor=asked.user.name, reason=reason)
+            return f"{back.label} serves"
     raise ConfigurationError("a model is promoted or rolled back")
 
 

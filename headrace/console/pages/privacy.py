@@ -11,10 +11,14 @@ from typing import Any
 from governance.certificates import read_certificate, verified
 from headrace.app.context import AppContext
 from headrace.console.page import Page, PageRequest
+from headrace.console.pages.requests import begin
 from headrace.console.users import ADMIN, PRIVACY
+from headrace.services.acts import ERASE
 from headrace.services.anchors import verified_log
 from headrace.services.consent import pseudonyms_of, record_consent
-from headrace.services.erasure import ErasureRequest, check_names, preview
+from headrace.services.erasure import ErasureRequest, check_names, erasure_of, preview
+from headrace.services.four_eyes import ask
+from headrace.services.request_store import APPROVED, ActRequest
 from headrace.services.substrates import mark_stale_substrates
 from proxy.clients.keys import PURPOSES
 from trajectory.errors import ConfigurationError, IntegrityError
@@ -66,6 +70,7 @@ def _person(asked: PageRequest) -> Mapping[str, Any]:
     check_names([subject])
     would_go: Mapping[str, Any] | None = None
     stale: list[str] | None = None
+    made: ActRequest | None = None
     match sent.get("do"):
         case "show":
             pass
@@ -78,6 +83,8 @@ def _person(asked: PageRequest) -> Mapping[str, Any]:
                 running, tenant, subject, chosen, granted=granted, actor=actor, reference=reference
             )
             stale = None if granted else mark_stale_substrates(running)
+        case "erase":
+            made = _erase(asked, ErasureRequest(tenant, [subject], asked.user.name, reference))
         case "preview":
             request = ErasureRequest(tenant, [subject], asked.user.name, reference)
             report = preview(running, request)
@@ -90,7 +97,7 @@ def _person(asked: PageRequest) -> Mapping[str, Any]:
             }
         case _:
             raise ConfigurationError(
-                "consent is shown, granted or withdrawn; an erasure is looked at"
+                "consent is shown, granted or withdrawn; an erasure is looked at, or asked for"
             )
     pseudonyms = pseudonyms_of(running.secrets, tenant, subject)
     asked.note("consent.read", ",".join(pseudonyms), of=tenant)
@@ -101,7 +108,27 @@ def _person(asked: PageRequest) -> Mapping[str, Any]:
         "entries": sorted(entries, key=lambda one: one.recorded_at, reverse=True),
         "substrates_now_stale": stale,
         "erasure_would_take": would_go,
+        "request": None if made is None else {"request": made.request_id, "status": made.status},
     }
+
+
+def _erase(asked: PageRequest, request: ErasureRequest) -> ActRequest:
+    """Ask for an erasure; it begins at once where policy wants nobody else."""
+    if not request.reference:
+        raise ConfigurationError("give the ticket or document that asks for the erasure")
+    given, who = erasure_of(asked.console.running, request)
+    made = ask(
+        asked.console.running,
+        asked.user,
+        ERASE,
+        given,
+        subject=who,
+        why=request.reference,
+        tenant=request.tenant,
+    )
+    if made.status == APPROVED:
+        begin(asked, made)
+    return made
 
 
 def _certificates(asked: PageRequest) -> list[Mapping[str, Any]]:

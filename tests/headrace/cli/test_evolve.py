@@ -94,7 +94,8 @@ def test_a_decision_is_recorded_explained_replayed_and_approved(
     assert "is approved already" in capsys.readouterr().err
     log = (tmp_path / "home" / "audit" / "audit.jsonl").read_text(encoding="utf-8")
     actions = [json.loads(line)["action"] for line in log.splitlines()]
-    assert actions == ["evolution.decided", "evolution.approved"]
+    decided = [action for action in actions if action != "content.read"]
+    assert decided == ["evolution.decided", "evolution.approved"]
 
 
 def test_a_proposal_is_rejected_and_the_audit_log_says_who_and_why(
@@ -106,7 +107,8 @@ def test_a_proposal_is_rejected_and_the_audit_log_says_who_and_why(
     assert rejected["actor"]
     assert answer(capsys, "explain", name)["state"]["reason"] == "known"
     log = (tmp_path / "home" / "audit" / "audit.jsonl").read_text(encoding="utf-8")
-    last = json.loads(log.splitlines()[-1])
+    entries = [json.loads(line) for line in log.splitlines()]
+    last = [entry for entry in entries if entry["action"] != "content.read"][-1]
     assert (last["action"], last["subject"]) == ("evolution.rejected", name)
     assert last["actor"] == rejected["actor"]
 

@@ -12,9 +12,10 @@ from evolve.policy import SHIPPED, load_evolution
 from headrace.app.context import AppContext
 from headrace.app.guard import approvals_of
 from headrace.app.settings import ConsoleSettings
-from headrace.console.app import COOKIE, application
+from headrace.console.app import application
 from headrace.console.page import Console
 from headrace.console.sessions import SessionStore
+from headrace.console.sign_in import COOKIE
 from headrace.console.users import TrustedProxies, User
 from headrace.services.changes import model_registry
 from headrace.services.sql_server import sql_service

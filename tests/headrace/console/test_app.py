@@ -12,10 +12,11 @@ import pytest
 from starlette.routing import Route
 
 from headrace.app.settings import ConsoleSettings, RoleGrant
-from headrace.console.app import COOKIE, _Application
+from headrace.console.app import _Application
 from headrace.console.page import Console
 from headrace.console.pages import PAGES
 from headrace.console.sessions import SessionStore
+from headrace.console.sign_in import COOKIE
 from headrace.console.users import ROLES, SECRET_HEADER, TrustedProxies, User, local_user
 from tests.headrace.console.conftest import HOST, HOSTILE, PLACES, SAME, client_of
 
@@ -30,6 +31,7 @@ MAY_SEE = {
     "/approvals/{approval_id}": {"reviewer", "operator", "privacy", "admin"},
     "/policy": EVERYBODY,
     "/privacy": {"privacy", "admin"},
+    "/requests": {"operator", "privacy", "trainer", "admin"},
     "/models": EVERYBODY,
     "/models/{name}/{version}": EVERYBODY,
     "/evolve": EVERYBODY,
@@ -48,6 +50,7 @@ MAY_SEND = {
     "/review": {"reviewer", "admin"},
     "/policy": {"privacy", "admin"},
     "/privacy": {"privacy", "admin"},
+    "/requests": {"operator", "privacy", "trainer", "admin"},
     "/models": {"operator", "trainer", "admin"},
     "/evolve/{decision_id}": {"operator", "trainer", "admin"},
     "/account": EVERYBODY,
@@ -55,7 +58,7 @@ MAY_SEND = {
 """Which role may send a page's form; the others take none."""
 FILES = {("/sql", "csv"), ("/sql", "parquet"), ("/policy", "yaml")}
 """What pages give out beside themselves, to the same people."""
-OPEN = {"/", "/sign-in", "/sign-out"}
+OPEN = {"/", "/sign-in", "/sign-in/provider", "/sign-in/callback", "/sign-out"}
 """Routes for people who are not signed in."""
 EVERY_TENANT = {
     "/policy", "/models", "/models/{name}/{version}", "/evolve", "/evolve/{decision_id}", "/runs",
@@ -164,6 +167,25 @@ def test_a_reading_of_content_is_an_audit_event(console: Console) -> None:
     client = client_of(console, ("trainer", "acme"), name="tom")
     client.get("/sql", params={"query": "select parts from conversation"})
     assert ("tom", "lake.answered") in {entry[:2] for entry in audited(console)}
+
+
+def test_no_page_shows_what_was_said_without_an_audit_event(console: Console) -> None:
+    client = client_of(console, ("admin", "acme"), ("admin", "*"), name="reader")
+    shown = set()
+    for path in MAY_SEE:
+        for suffix in ("", ".json"):
+            asked = {"tenant": "acme", "query": "select parts from conversation"}
+            asked = {
+                name: asked[name]
+                for name in (("tenant", "query") if path == "/sql" else ("tenant",))
+            }
+            before = len(audited(console))
+            text = client.get(f"{place(path)}{suffix}", params=asked).text
+            if "lamps" in text:
+                shown.add(path)
+                noted = {entry[:2] for entry in audited(console)[before:]}
+                assert noted & {("reader", "content.read"), ("reader", "lake.answered")}, path
+    assert shown == {"/trajectories/{trajectory_id}", "/review", "/sql"}
 
 
 def test_a_list_goes_on_where_the_page_before_ended(console: Console) -> None:

@@ -14,9 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.app.context import AppContext
 from headrace.app.settings import ConsoleSettings
-from headrace.console.app import COOKIE, application
+from headrace.console.app import application
 from headrace.console.page import Console
 from headrace.console.sessions import SessionStore
+from headrace.console.sign_in import COOKIE
 from headrace.console.users import TrustedProxies, local_user
 from headrace.services.sql_server import sql_service
 from tests.train.lakes import Session, lake_of

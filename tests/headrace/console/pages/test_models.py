@@ -15,9 +15,9 @@ def test_a_person_promotes_and_rolls_back(console: Console) -> None:
 
     assert change(good, "promote", "") == (400, "None")
     assert change(refused, "promote")[0] == 409
-    assert change(good, "promote") == (200, f"shop@{good}")
-    assert change(better, "promote") == (200, f"shop@{better}")
-    assert change(better, "rollback") == (200, f"shop@{good}")
+    assert change(good, "promote") == (200, f"shop@{good} serves")
+    assert change(better, "promote") == (200, f"shop@{better} serves")
+    assert change(better, "rollback") == (200, f"shop@{good} serves")
     told = client.get(f"/models/shop/{good}.json").json()
     assert told["status"] == "live"
     assert {one["actor"] for one in told["history"]} == {"tina"}

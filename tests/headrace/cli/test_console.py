@@ -59,4 +59,4 @@ def test_a_console_beyond_this_machine_wants_a_proxy(tmp_path: Path) -> None:
     (tmp_path / "headrace.yaml").write_text(json.dumps({"console": {"host": "192.0.2.1"}}))
     refused = headrace(tmp_path, "console")
     assert refused.returncode == 2
-    assert "console.url and console.proxies" in refused.stderr
+    assert "console.url, and console.oidc or console.proxies" in refused.stderr

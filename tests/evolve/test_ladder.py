@@ -572,24 +572,31 @@ def test_the_decision_behind_a_candidate_is_settled_by_its_trial(
 
 DYING = """
 import os, signal, sys
+from contextlib import contextmanager
 from pathlib import Path
-from evolve import ladder
-from train.registry import pointer, registry
+from evolve import trial_files
+from train.registry import pointer
 left = [int(sys.argv[3])]
+def may_die():
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
 def dying(call):
     def done(*args, **more):
-        for after in (False, True):
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if not after:
-                found = call(*args, **more)
+        may_die()
+        found = call(*args, **more)
+        may_die()
         return found
     return done
-for module, name in (
-    (ladder, "replace_file"), (pointer, "replace_file"), (pointer, "append_line"),
-):
-    setattr(module, name, dying(getattr(module, name)))
+@contextmanager
+def replacing(*args, whole=pointer.replacing, **more):
+    may_die()
+    with whole(*args, **more) as file:
+        yield file
+    may_die()
+trial_files.replace_file = dying(trial_files.replace_file)
+pointer.append_line = dying(pointer.append_line)
+pointer.replacing = replacing
 from datetime import datetime
 from tests.evolve.trials import Shop
 shop = Shop(Path(sys.argv[1]))

@@ -280,7 +280,7 @@ class TrialRunner:
             else pointer.trials.get(_trial(rung)) == version
         )
         if rung == "live":
-            if not done and not self._was_promoted(state):
+            if not done and not self._was_taken_back(state):
                 registry.promote(name, version, actor=self._actor)
             self._tell_decision("approve", state, f"{state.label} went live by {why}")
         elif rung in ("shadow", "canary") and not done:
@@ -290,13 +290,18 @@ class TrialRunner:
         self._files.write(entered)
         return entered
 
-    def _was_promoted(self, state: TrialState) -> bool:
-        """Tell whether it was promoted before: somebody may have rolled it back since."""
+    def _was_taken_back(self, state: TrialState) -> bool:
+        """Tell whether it was promoted, and somebody changed what serves since.
+
+        The history tells of a change before the pointer moves. A promotion that stands last in it, and that the
+        pointer does not show, was killed between the two.
+        """
         moved = state.moved_at.isoformat()
-        return any(
+        promoted = [
             entry.served and entry.version == state.version and entry.at >= moved
             for entry in self._registry(state.kind).history(state.name)
-        )
+        ]
+        return any(promoted[:-1])
 
     def _preceded(self, state: TrialState) -> str | None:
         """Say what somebody promoted after a rung was written down and before it is entered."""

@@ -68,7 +68,7 @@ def test_inline_takes_what_can_be_replaced(folder: Path) -> None:
         ("{routes: []}", "routes"),
         ("{routes: [a], entities: [EMAIL_ADRESS]}", "EMAIL_ADDRESS"),
         ("{routes: [a], entities: [OPAQUE_DATA]}", "inline.entities: unknown"),
-        ("{routes: [a], surrogates: realistic}", "token"),
+        ("{routes: [a], surrogates: invented}", "realistic"),
         ("{routes: [a], restore: {to: ['tool:send']}}", "add `client`"),
         ("{routes: [a], restore: {to: [client, send]}}", "tool:NAME"),
         ("{routes: [a], on_failure: ignore}", "refuse"),

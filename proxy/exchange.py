@@ -25,7 +25,7 @@ from proxy.inline.bodies import BodyRestorer, is_encoded, restored_stream, resto
 from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.requests import WireRequest
 from proxy.inline.route import PseudonymisedCall, RouteInline, UnpseudonymisedError
-from proxy.recording.capture import Capture, new_exchange_id
+from proxy.recording.capture import Capture, write_signals
 from proxy.recording.capture_factory import CaptureFactory
 from proxy.recording.tokens import (
     AddedFields,
@@ -42,7 +42,7 @@ from proxy.routes.model_versions import with_model
 from proxy.routes.route import Level
 from proxy.routes.shadow import ShadowedCall, Shadows
 from proxy.routes.upstream_request import END_USER, RewrittenHeaders, rewrite_trailers
-from proxy.spool import RecordKind, SpoolUnavailableError, records
+from proxy.spool import SpoolUnavailableError
 from proxy.telemetry.counters import Counters
 from proxy.telemetry.spans import SpanExporter
 from trajectory.exchange import ExchangeOutcome
@@ -529,17 +529,8 @@ class InFlight:
         if services.recording is None or self.capture is None:
             return
         try:
-            for name, body in said:
-                record = records.feedback(
-                    new_exchange_id(),
-                    self.admitted.client,
-                    received_at=time.time(),
-                    feedback_id=name,
-                    target_kind="step",
-                    target_id=step_id,
-                    body=body,
-                )
-                services.recording.recorder.spool.append(RecordKind.FEEDBACK, record)
+            spool = services.recording.recorder.spool
+            write_signals(spool, self.admitted.client, said, step_id=step_id)
         except SpoolUnavailableError:
             services.counters.uncaptured["feedback"] += 1
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, overload
 
 from rich.console import Console
 from rich.table import Table
@@ -98,6 +98,15 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     """
     with path.open("wb") if path.exists() and not path.is_file() else replacing(path) as file:
         yield file
+
+
+@overload
+def moment(seconds: float) -> datetime: ...
+@overload
+def moment(seconds: None) -> None: ...
+def moment(seconds: float | None) -> datetime | None:
+    """Return seconds since 1970 as a time to show, to the second."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
 
 
 def cell(value: Any) -> str:

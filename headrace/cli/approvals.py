@@ -1,12 +1,11 @@
 """``headrace approvals``: tool calls that wait for a person; let them go on, or deny them."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from headrace.app.context import AppContext
-from headrace.app.output import jsonable, print_fields, print_rows
+from headrace.app.output import jsonable, moment, print_fields, print_rows
 from headrace.cli.common import JsonOption
 
 app = typer.Typer(
@@ -36,8 +35,8 @@ def list_approvals(
             "route": one.route,
             "rule": one.rule,
             "severity": one.severity,
-            "asked": _time(one.created),
-            "until": _time(one.expires),
+            "asked": moment(one.created),
+            "until": moment(one.expires),
         }
         for one in approvals(AppContext.of(context), status=status, tenant=tenant)
     ]
@@ -97,10 +96,6 @@ def _decide(
     print_fields({"approval": found.approval_id, "status": found.status}, as_json=as_json)
 
 
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
-
-
 def _with_times(fields: dict[str, Any]) -> dict[str, Any]:
     times = ("created", "expires", "decided_at")
-    return {name: _time(value) if name in times else value for name, value in fields.items()}
+    return {name: moment(value) if name in times else value for name, value in fields.items()}

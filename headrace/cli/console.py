@@ -12,7 +12,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.installation import Address
 from headrace.app.log import log, start_log
-from headrace.app.output import note, print_rows
+from headrace.app.output import moment, note, print_rows
 from headrace.app.settings import ConsoleSettings
 from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError, WorkError
@@ -70,11 +70,6 @@ def console(
 @app.command("sessions")
 def sessions(context: typer.Context, as_json: JsonOption = False) -> None:
     """List who is signed in, in a browser or at the command line."""
-    from datetime import UTC, datetime
-
-    def moment(seconds: float) -> datetime:
-        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
-
     rows = [
         {
             "session": one.session,

@@ -1,7 +1,6 @@
 """``headrace gateway``: the capturing gateway alone, as it is deployed in front of agents."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ from headrace.app.context import AppContext
 from headrace.app.gateway_client import admin_address, ask
 from headrace.app.installation import Address, gateway_config
 from headrace.app.log import log, start_log
-from headrace.app.output import jsonable, print_rows
+from headrace.app.output import jsonable, moment, print_rows
 from headrace.cli.common import JsonOption, note_mistyped_variables
 from proxy.config import GatewayConfig
 from trajectory.errors import ConfigurationError
@@ -179,10 +178,7 @@ def inventory(context: typer.Context, as_json: JsonOption = False) -> None:
 
 def _shown(row: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
     """Return a row with its times as times; a person reads a port as a name, not as a quantity."""
-    times = {
-        name: datetime.fromtimestamp(row[name], UTC).replace(microsecond=0)
-        for name in ("first_seen", "last_seen")
-    }
+    times = {name: moment(row[name]) for name in ("first_seen", "last_seen")}
     return {**row, **times, "port": row["port"] if as_json else str(row["port"])}
 
 

@@ -1,12 +1,11 @@
 """``headrace requests``: acts that wait for a second person; approve, reject, or do what was approved."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.app.context import AppContext
-from headrace.app.output import jsonable, note, print_fields, print_rows, progress
+from headrace.app.output import jsonable, moment, note, print_fields, print_rows, progress
 from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
 
@@ -43,7 +42,7 @@ def list_requests(
             "tenant": one.tenant,
             "status": one.status,
             "asked_by": one.asked_by.name,
-            "asked": _time(one.asked_at),
+            "asked": moment(one.asked_at),
             "why": one.why,
         }
         for one in requests_of(running).list(status)
@@ -149,18 +148,14 @@ def fields_of(request: "ActRequest") -> dict[str, Any]:
         "tenant": request.tenant,
         "status": request.status,
         "asked_by": request.asked_by.name,
-        "asked_at": _time(request.asked_at),
+        "asked_at": moment(request.asked_at),
         "why": request.why,
-        "expires": _time(request.expires),
+        "expires": moment(request.expires),
         "decided_by": None if decided is None else decided.name,
-        "decided_at": _time(request.decided_at),
+        "decided_at": moment(request.decided_at),
         "reason": request.reason,
         "done": request.done,
         "total": request.total,
         "outcome": request.outcome,
         **{f"parameter {name}": value for name, value in request.parameters.items()},
     }
-
-
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)

@@ -4,7 +4,6 @@ import os
 import re
 import secrets
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Annotated
@@ -19,10 +18,10 @@ from proxy.clients.keys import KeyRegistry
 from proxy.clients.shared_counters import SharedCounters
 from proxy.config import GatewayConfig
 from proxy.guard.route import CallDecision, CallGuard, GuardTerms
-from proxy.recording.capture import new_exchange_id
+from proxy.recording.capture import write_signals
 from proxy.recording.recorder import Recorder
 from proxy.recording.spool_factory import open_spool
-from proxy.spool import RecordKind, SpoolUnavailableError, SpoolWriter, records
+from proxy.spool import SpoolUnavailableError, SpoolWriter
 from proxy.tap import LineGuard, MessageRecorder, run_tapped
 from proxy.tap.messages import Server
 from proxy.telemetry.counters import Counters
@@ -141,17 +140,7 @@ class TapSession:
         if self._spool is None or not step_id:
             return
         try:
-            for name, body in said:
-                record = records.feedback(
-                    new_exchange_id(),
-                    self._server.client,
-                    received_at=time.time(),
-                    feedback_id=name,
-                    target_kind="step",
-                    target_id=step_id,
-                    body=body,
-                )
-                self._spool.append(RecordKind.FEEDBACK, record)
+            write_signals(self._spool, self._server.client, said, step_id=step_id)
         except SpoolUnavailableError:
             self.counters.uncaptured["feedback"] += 1
 

@@ -7,16 +7,17 @@ that runs for many in a row costs a third of the same code run now and then.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import time
 from typing import Any
 
 from proxy.recording.recorder import Record, Recorder
 from proxy.routes.route import Level, Terms
-from proxy.spool import RecordKind, pieces, records
+from proxy.spool import RecordKind, SpoolWriter, pieces, records
 from proxy.spool.frames import MAX_RECORD_BYTES
-from trajectory.exchange import ExchangeOutcome
+from trajectory.canonical import JsonObject
+from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 _random = random.SystemRandom()
 _generator = random.Random(_random.getrandbits(256))  # noqa: S311 - names, not secrets
@@ -329,3 +330,28 @@ class Capture:
 def _cut(data: bytes) -> list[bytes]:
     """Cut a piece of a body that no frame could hold."""
     return [data[begin : begin + _PIECE] for begin in range(0, len(data), _PIECE)]
+
+
+def write_signals(
+    spool: SpoolWriter,
+    client: ClientIdentity,
+    signals: Sequence[tuple[str, JsonObject]],
+    *,
+    step_id: str,
+) -> None:
+    """Write signals about a step into the spool, so that the lake hears of them as of feedback.
+
+    Raises:
+        SpoolUnavailableError: the spool takes nothing now.
+    """
+    for name, body in signals:
+        record = records.feedback(
+            new_exchange_id(),
+            client,
+            received_at=time(),
+            feedback_id=name,
+            target_kind="step",
+            target_id=step_id,
+            body=body,
+        )
+        spool.append(RecordKind.FEEDBACK, record)

@@ -1,9 +1,9 @@
 """Account: who is signed in, with which roles, in which sessions; an administrator sees everybody's and ends them."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from headrace.app.output import moment
 from headrace.console.page import Page, PageRequest
 from headrace.console.users import ADMIN, ROLES
 from proxy.clients.keys import ALL_TENANTS
@@ -27,18 +27,14 @@ def _account(asked: PageRequest) -> Mapping[str, Any]:
                 "session": one.session,
                 "name": one.name,
                 "door": one.door,
-                "begun": _time(one.begun),
-                "seen": _time(one.seen),
-                "ends": _time(one.ends),
+                "begun": moment(one.begun),
+                "seen": moment(one.seen),
+                "ends": moment(one.ends),
             }
             for one in sessions.list(whose)
         ],
         "ended": ended,
     }
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
 
 
 PAGES = (

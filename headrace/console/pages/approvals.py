@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from headrace.app.output import moment
 from headrace.console.page import Page, PageRequest
 from headrace.console.users import ADMIN, OPERATOR, PRIVACY, REVIEWER, ROLES
 from headrace.services.approvals import approvals, decide, shown
@@ -72,12 +72,7 @@ def _row(one: Approval) -> dict[str, Any]:
 def _times(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with moments for seconds."""
     moments = ("created", "expires", "decided_at")
-    return {
-        name: datetime.fromtimestamp(value, UTC).replace(microsecond=0)
-        if name in moments and value is not None
-        else value
-        for name, value in fields.items()
-    }
+    return {name: moment(value) if name in moments else value for name, value in fields.items()}
 
 
 PAGES = (

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
+from headrace.app.output import moment
 from headrace.console.page import Page, PageRequest
 from headrace.console.users import ADMIN, OPERATOR, PRIVACY, TRAINER
 from headrace.services import four_eyes
@@ -71,7 +71,7 @@ def _row(asked: PageRequest, one: ActRequest) -> Mapping[str, Any]:
         "tenant": one.tenant,
         "status": one.status,
         "asked_by": one.asked_by.name,
-        "asked_at": _time(one.asked_at),
+        "asked_at": moment(one.asked_at),
         "why": one.why,
         "decided_by": None if one.decided_by is None else one.decided_by.name,
         "reason": one.reason,
@@ -85,10 +85,6 @@ def _row(asked: PageRequest, one: ActRequest) -> Mapping[str, Any]:
         and has_role
         and (user.is_same(one.asked_by) or not act.is_for_asker),
     }
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
 
 
 PAGES = (

@@ -59,7 +59,9 @@ def show(context: typer.Context, request: IdArgument, as_json: JsonOption = Fals
     running = AppContext.of(context)
     found = requests_of(running).get(request)
     if not may_see(running.user, found):
-        raise ConfigurationError(f"request {request} is for others' eyes")
+        raise ConfigurationError(
+            f"request {request} is shown to who made it and to roles that may approve it; ask one of them"
+        )
     print_fields(jsonable(fields_of(found)), as_json=as_json)
 
 

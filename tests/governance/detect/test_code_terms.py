@@ -78,5 +78,5 @@ _PIECES = st.sampled_from(
 @settings(max_examples=500)
 @given(st.lists(_PIECES, max_size=7).map("".join))
 def test_the_quick_look_misses_no_sign_of_a_program(text: str) -> None:
-    if any(sign.search(text) for sign in (in_code._SIGNS, in_code._IDENTIFIER, names._IN_CODE)):
+    if any(sign.search(text) for sign in (in_code._SIGNS, in_code._IDENTIFIER, names.IN_CODE)):
         assert ProgramSigns(text).may_be()

@@ -11,6 +11,8 @@ from proxy.mitm.authority import TRUST_STORE_PASSWORD
 from trajectory.files import replace_file
 
 LOCAL_TENANT = "local"
+OWN_PURPOSES = tuple(purpose for purpose in PURPOSES if purpose != "share")
+"""What somebody may do who learns from their own agents."""
 
 _BASE_URLS = {
     "openai": (("OPENAI_BASE_URL", "/v1"), ("OPENAI_API_BASE", "/v1"), "OPENAI_API_KEY"),
@@ -40,8 +42,7 @@ def local_client_key(home: Home, registry: KeyRegistry) -> str:
         key = path.read_text(encoding="ascii").strip()
         if registry.authenticate(key) is not None:
             return key
-    purposes = tuple(purpose for purpose in PURPOSES if purpose != "share")
-    created = registry.create(tenant_id=LOCAL_TENANT, app_id="default", purposes=purposes)
+    created = registry.create(tenant_id=LOCAL_TENANT, app_id="default", purposes=OWN_PURPOSES)
     replace_file(path, created.secret.encode("ascii") + b"\n")
     return created.secret
 

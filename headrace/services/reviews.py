@@ -9,6 +9,7 @@ import threading
 from hashlib import blake2b
 from typing import Any
 
+from headrace.app.clients import OWN_PURPOSES
 from headrace.app.context import AppContext
 from headrace.app.gateway_client import knows_key, post_feedback
 from headrace.app.installation import gateway_config
@@ -85,12 +86,17 @@ def correct_answer(app: AppContext, who: str, step_id: str, text: str) -> str:
 
 
 def _key(app: AppContext, registry: KeyRegistry, tenant: str) -> str:
-    """Return the console's client key of a tenant, made on first use; it grants no purpose."""
+    """Return the console's client key of a tenant, made on first use.
+
+    It grants every purpose but sharing: what a reviewer says is the owner's own word. What may be learned
+    from it is decided by the consents of the step that it is about.
+    """
     path = app.home.secrets / "console-keys.json"
     with _KEYS:
         kept: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
-        if tenant in kept and registry.authenticate(kept[tenant]) is not None:
+        known = registry.authenticate(kept[tenant]) if tenant in kept else None
+        if known is not None and known.purposes == OWN_PURPOSES:
             return kept[tenant]
-        made = registry.create(tenant_id=tenant, app_id="console").secret
+        made = registry.create(tenant_id=tenant, app_id="console", purposes=OWN_PURPOSES).secret
         replace_file(path, json.dumps({**kept, tenant: made}).encode())
     return made

@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,6 @@ from trajectory.errors import ConfigurationError, WorkError
 
 if TYPE_CHECKING:
     import httpx
-
-_KEYS_ARE_READ_SECONDS = 1.0
-"""A gateway takes a new key within half a second."""
 
 
 def ask(place: Address, page: str) -> Any:
@@ -61,21 +57,14 @@ def routes_that_run(config: GatewayConfig) -> frozenset[str] | None:
 
 def knows_key(config: GatewayConfig, key: str) -> bool:
     """Tell whether the running gateway takes ``key``; True when none answers, since it may one day."""
-    if not _is_refused(config, key):
-        return True
-    time.sleep(_KEYS_ARE_READ_SECONDS)
-    return not _is_refused(config, key)
-
-
-def _is_refused(config: GatewayConfig, key: str) -> bool:
     import httpx
 
     try:
         # Feedback of no items is refused with 400, but a wrong key before that with 401.
         answer = post_feedback(config, key, [])
     except (httpx.HTTPError, ConfigurationError):
-        return False
-    return answer.status_code == 401
+        return True
+    return answer.status_code != 401
 
 
 def post_feedback(config: GatewayConfig, key: str, items: list[dict[str, Any]]) -> "httpx.Response":

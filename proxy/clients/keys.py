@@ -5,7 +5,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -211,23 +211,40 @@ class KeyRegistry:
         if now - self._looked < _LOOK_SECONDS:
             return
         self._looked = now
+        self._follow()
+
+    def _follow(self) -> bool:
+        """Read the file if it changed; tell whether it did."""
         try:
             info = self._path.stat()
             stamp: tuple[int, int] | None = (info.st_mtime_ns, info.st_ino)
         except OSError:
             stamp = None
-        if stamp != self._stamp:
-            with suppress(ConfigurationError, OSError):
-                self._read()
+        if stamp == self._stamp:
+            return False
+        try:
+            self._read()
+        except ConfigurationError:
+            self._stamp = stamp  # the same bytes are not read again
+        except OSError:
+            return False
+        return True
 
     def authenticate(
         self, presented: str | None, *, role: str = "gateway"
     ) -> ClientIdentity | None:
-        """Return who presents this key; None when it is missing, wrong, revoked or of other roles."""
+        """Return who presents this key; None when it is missing, wrong, revoked or of other roles.
+
+        A key that was made a moment ago opens at once: the file is read again before a key is refused.
+        """
         self._refresh()
         if presented is None or not presented.startswith(KEY_PREFIX):
             return None
         key_id, _, secret = presented[len(KEY_PREFIX) :].partition("_")
+        found = self._holder(key_id, secret, role)
+        return self._holder(key_id, secret, role) if found is None and self._follow() else found
+
+    def _holder(self, key_id: str, secret: str, role: str) -> ClientIdentity | None:
         key = self._keys.get(key_id)
         expected = key.secret_hash if key else hash_of("")
         given = hash_of(secret)

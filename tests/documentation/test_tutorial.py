@@ -89,7 +89,7 @@ def wait_for(port: int, seconds: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3000)
 def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "policies").symlink_to(ROOT / "policies")
     folder = tmp_path / "tutorial"
@@ -118,7 +118,7 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -
             if terminal in READY:
                 script = "\n".join(command.text for command in block)
                 servers.enter_context(server(script, folder, environment))
-                wait_for(ports[READY[terminal]], 900)
+                wait_for(ports[READY[terminal]], 1800)
                 continue
             for command in block:
                 # Variables that a command exports are there for the next one, as in one shell.

@@ -55,7 +55,7 @@ def test_a_model_is_made_once_for_each_seed(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_base_model_knows_the_format_and_not_the_rule() -> None:
     # In this checkout's demo home: `make demo` finds it there, or made it there by the same code.
     folder = Path(__file__).parents[2] / DEMO_HOME / "practice"

@@ -53,6 +53,24 @@ def test_a_revoked_key_is_nobody(tmp_path: Path) -> None:
         registry.revoke("nobody")
 
 
+def test_a_key_that_another_process_made_opens_at_once(tmp_path: Path) -> None:
+    running = KeyRegistry.load(tmp_path / "keys.json")
+    made = KeyRegistry.load(tmp_path / "keys.json").create(tenant_id="a", app_id="b")
+    assert running.authenticate(made.secret) is not None
+    rotated = KeyRegistry.load(tmp_path / "keys.json").rotate(made.key.key_id, grace_seconds=60)
+    assert running.authenticate(rotated.secret) is not None
+    assert running.authenticate(made.secret) is not None, "in its grace"
+
+
+def test_a_damaged_registry_keeps_the_keys_that_were_read(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    running = KeyRegistry.load(path)
+    made = running.create(tenant_id="a", app_id="b")
+    path.write_text("{")
+    assert running.authenticate("hr_no_key") is None
+    assert running.authenticate(made.secret) is not None
+
+
 def test_wrong_input_is_explained(tmp_path: Path) -> None:
     registry = KeyRegistry.load(tmp_path / "keys.json")
     with pytest.raises(ConfigurationError, match="Valid purposes: debug"):

@@ -1,10 +1,10 @@
 """Realistic surrogates: values that look real, pass for their type in a tool's schema, and are nobody's.
 
-Mail, URLs and names of users are of invented words, under ``.invalid`` (RFC 2606); telephones are
-555-01xx lines, addresses of 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849), cards of the range
-of test cards, social security numbers of area 000, accounts of the country XX. Words and cards hold a
-keyed check, so that the installation knows its own again; all others are known by ranges that nobody
-has. No surrogate is the beginning of another.
+Mail, URLs and names of users are of invented words, under ``.invalid`` (RFC 2606); telephones have an
+area N9X, which North America keeps for later, addresses are of 240.0.0.0/4 (RFC 1112) and 2001:db8::/32
+(RFC 3849), cards of the range of test cards, social security numbers of group 00, accounts of the country
+XX. All hold a keyed check, so that the installation knows its own again: a range alone tells nothing,
+for people write values of such ranges too. No surrogate is the beginning of another.
 """
 
 import hmac
@@ -16,9 +16,12 @@ _CONSONANTS, _VOWELS = "bdfghklmnprstvzj", "aeio"
 _WORD = rf"[{_CONSONANTS}](?:[{_VOWELS}][{_CONSONANTS}]){{4}}"
 """Nine letters: 18 bits that say which word it is, and 10 that check it."""
 _CHECK_BITS = 10
+_OCTETS = 155
+"""Parts of an address have three digits, 100 to 254, so that none is the beginning of another."""
+_IPV4_CHECKS = 1000
+_IPV4_CHOICES = 15 * _OCTETS**3 // _IPV4_CHECKS
 _OF_NAMES, _OF_OTHERS = 0, 1 << 17
 """Words of names and of addresses differ, so that no name begins an address."""
-_AREAS = tuple(f"{a}{b}{c}" for a in range(2, 10) for b in range(9) for c in range(10))
 _SHORT = r"[^\W\d_]{1,2}\b(?!['\u2019-])"
 _NAME_UNIT = re.compile(
     rf"(?:{_SHORT}[.\s]*)*"
@@ -26,6 +29,7 @@ _NAME_UNIT = re.compile(
     rf"(?:\s+{_SHORT}\.?)*"
 )
 """A word of a name, with the initials and the particles before and behind it."""
+_AREA = "[2-9]9[0-9]"
 _ALONE, _ENDED = r"(?<![\w.+-])", r"(?![\w-]|\.\w)"
 _FORMS = re.compile(
     rf"{_ALONE}(?P<url>(?:https?://)?(?P<u1>{_WORD})-(?P<u2>{_WORD})\.invalid/?)(?![\w/?#-]|\.\w)"
@@ -33,15 +37,18 @@ _FORMS = re.compile(
     rf"|(?<![A-Za-z0-9])(?P<user>(?P<n1>{_WORD})_(?P<n2>{_WORD}))(?![A-Za-z0-9])"
     rf"|(?<![A-Za-z0-9])(?<![A-Za-z0-9][.@_+/-])(?P<name>(?i:{_WORD}))"
     r"(?=s?(?![A-Za-z0-9]|[.@_+/-][A-Za-z0-9]))"
-    rf"|{_ALONE}(?:198\.1[89]\.[12]\d\d\.[12]\d\d|2001:db8(?::[0-9a-f]{{4}}){{6}}){_ENDED}"
-    r"|(?<![\w+-])(?:\+1-?)?[2-9][0-8]\d(?:-555-01|55501)\d\d(?![\w-])"
-    r"|(?<![\w-])000(?:-\d\d-|\d\d)\d{4}(?![\w-])"
+    rf"|{_ALONE}(?P<ipv4>2(?:4\d|5[0-4])(?:\.[12]\d\d){{3}}){_ENDED}"
+    rf"|{_ALONE}(?P<ipv6>2001:db8(?::[0-9a-f]{{4}}){{6}}){_ENDED}"
+    rf"|(?<![\w+-])(?P<phone>(?:\+1-)?{_AREA}-[2-9]\d\d-\d{{4}}|(?:\+1)?{_AREA}[2-9]\d{{6}})(?![\w-])"
+    r"|(?<![\w-])(?P<ssn>[5-8]\d\d(?:-00-|00)\d{4})(?![\w-])"
     r"|(?<![\w-])(?P<card>4000(?P<gap>[ -]?)00\d\d(?P=gap)\d{4}(?P=gap)\d{4})(?![\w-])"
-    r"|(?<!\w)XX\d\d(?: ?\d{4}){4}(?!\w)"
+    r"|(?<!\w)(?P<iban>XX\d\d(?: ?\d{4}){4})(?!\w)"
 )
 SIMILAR = re.compile(
-    r"(?<![\w.+-])[\w.+-]{1,60}@mail\.invalid(?![\w-])|(?<![\w.])198\.1[89]\.[12]\d\d\.[12]\d\d(?![\w.])"
-    r"|(?<![\w+-])(?:\+1-?)?[2-9][0-8]\d(?:-555-01|55501)\d\d(?!\w)|(?<![\w-])000-\d\d-\d{4}(?![\w-])"
+    r"(?<![\w.+-])[\w.+-]{1,60}@mail\.invalid(?![\w-])"
+    r"|(?<![\w.])2(?:4\d|5[0-4])(?:\.[12]\d\d){3}(?![\w.])"
+    rf"|(?<![\w+-])(?:\+1-?)?{_AREA}(?:-[2-9]\d\d-\d{{4}}|[2-9]\d{{6}})(?!\w)"
+    r"|(?<![\w-])[5-8]\d\d-00-\d{4}(?![\w-])"
 )
 """What somebody may have meant for one; of words alone nobody could tell."""
 
@@ -72,20 +79,17 @@ def drawn(key: bytes, entity: str, written: str, *, check: bytes, attempt: int =
             bare = f"{'-'.join(_words(number, check))}.invalid"
             return f"https://{bare}/" if written.lower().startswith("http") else bare
         case "PHONE_NUMBER":
-            return _phone(number, written)
+            return _phone(number, written, check)
         case "IP_ADDRESS" if ":" in written:
-            groups = [f"{number >> 16 * at & 0xFFFF:04x}" for at in range(6)]
-            return f"2001:db8:{':'.join(groups)}"
+            return _ipv6(number % 2**64, check)
         case "IP_ADDRESS":
-            third, fourth = number >> 1, (number >> 1) // 155
-            return f"198.{18 + number % 2}.{100 + third % 155}.{100 + fourth % 155}"
+            return _ipv4(number % _IPV4_CHOICES, check)
         case "CREDIT_CARD":
             return _card(number, written, check)
         case "US_SSN":
-            parts = ("000", f"{1 + number % 99:02d}", f"{1 + (number >> 8) % 9999:04d}")
-            return ("" if written.isdigit() else "-").join(parts)
+            return _ssn(number, written, check)
         case "IBAN_CODE":
-            return _iban(number, written)
+            return _iban(number, written, check)
     return None
 
 
@@ -97,15 +101,30 @@ def name_units(written: str) -> list[tuple[int, int]]:
 def own_spans(text: str, check: bytes) -> Iterator[tuple[int, int]]:
     """Yield where realistic surrogates of an installation stand in a text."""
     for found in _FORMS.finditer(text):
-        said = found.groupdict()
-        if said["card"] is not None:
-            digits = re.sub(r"\D", "", found[0])
-            own = digits == _card_digits(int(digits[6:12]), check)
-        else:
-            words = [said[one] for one in ("u1", "u2", "m1", "m2", "n1", "n2", "name")]
-            own = all(_is_own(one.lower(), check) for one in words if one is not None)
-        if own:
+        if _holds_check(found, check):
             yield found.span()
+
+
+def _holds_check(found: re.Match[str], check: bytes) -> bool:
+    """Whether what has the form of a surrogate was made with this check."""
+    written = found[0]
+    digits = re.sub(r"\D", "", written)
+    match found.lastgroup:
+        case "phone":
+            return digits[-4:] == _digits(int(digits[-10:-4]), 4, check)
+        case "ssn":
+            return digits[-3:] == _digits(int(digits[:-3]), 3, check)
+        case "card":
+            return digits == _card_digits(int(digits[6:12]), check)
+        case "iban":
+            return "XX" + digits == _account(int(digits[2:12]), check)
+        case "ipv6":
+            return written == _ipv6(int(written[9:28].replace(":", ""), 16), check)
+        case "ipv4":
+            return written == _ipv4(_number_of(written) // _IPV4_CHECKS, check)
+    said = found.groupdict()
+    words = [said[one] for one in ("u1", "u2", "m1", "m2", "n1", "n2", "name")]
+    return all(_is_own(one.lower(), check) for one in words if one is not None)
 
 
 def _plain(entity: str, written: str) -> str:
@@ -115,7 +134,7 @@ def _plain(entity: str, written: str) -> str:
 
 def _word(number: int, kind: int, check: bytes) -> str:
     chosen = number % _OF_OTHERS | kind
-    rest = chosen << _CHECK_BITS | _checked(chosen, check)
+    rest = chosen << _CHECK_BITS | _checked(chosen, 1 << _CHECK_BITS, check)
     letters = []
     for at in range(9):
         size, alphabet = (2, _VOWELS) if at % 2 else (4, _CONSONANTS)
@@ -128,9 +147,16 @@ def _words(number: int, check: bytes) -> tuple[str, str]:
     return _word(number, _OF_OTHERS, check), _word(number >> 20, _OF_OTHERS, check)
 
 
-def _checked(chosen: int, check: bytes) -> int:
-    hashed = blake2b(chosen.to_bytes(8), key=check, digest_size=2, person=b"surrogates")
-    return int.from_bytes(hashed.digest()) & (1 << _CHECK_BITS) - 1
+def _checked(chosen: int, size: int, check: bytes) -> int:
+    """Return the check of what was chosen, less than ``size``."""
+    said = chosen.to_bytes(8) + size.to_bytes(8)
+    hashed = blake2b(said, key=check, digest_size=8, person=b"surrogates")
+    return int.from_bytes(hashed.digest()) % size
+
+
+def _digits(chosen: int, count: int, check: bytes) -> str:
+    """Return the check of what was chosen, as digits."""
+    return f"{_checked(chosen, 10**count, check):0{count}d}"
 
 
 def _is_own(word: str, check: bytes) -> bool:
@@ -140,19 +166,52 @@ def _is_own(word: str, check: bytes) -> bool:
         bits, alphabet = (2, _VOWELS) if at % 2 else (4, _CONSONANTS)
         number |= alphabet.index(letter) << size
         size += bits
-    return number & (1 << _CHECK_BITS) - 1 == _checked(number >> _CHECK_BITS, check)
+    size = 1 << _CHECK_BITS
+    return number % size == _checked(number // size, size, check)
 
 
-def _phone(number: int, written: str) -> str:
-    area, line = _AREAS[number % len(_AREAS)], f"{(number >> 16) % 100:02d}"
-    if written.lstrip("+").isdigit():
-        return f"{'+1' if written[0] == '+' else ''}{area}55501{line}"
-    return f"{'+1-' if written[:1] == '+' else ''}{area}-555-01{line}"
+def _phone(number: int, written: str, check: bytes) -> str:
+    """Return a telephone: its area and office are chosen, its line checks them."""
+    area = f"{2 + number % 8}9{number // 8 % 10}"
+    office = f"{200 + number // 80 % 800}"
+    line = _digits(int(area + office), 4, check)
+    gap = "" if written.lstrip("+").isdigit() else "-"
+    return gap.join((*(["+1"] if written[:1] == "+" else []), area, office, line))
+
+
+def _ssn(number: int, written: str, check: bytes) -> str:
+    """Return a social security number of group 00, whose last three digits check the others."""
+    area, first = f"{500 + number % 400}", f"{number // 400 % 10}"
+    serial = first + _digits(int(f"{area}00{first}"), 3, check)
+    return ("" if written.isdigit() else "-").join((area, "00", serial))
+
+
+def _ipv6(chosen: int, check: bytes) -> str:
+    said = f"{chosen:016x}{_checked(chosen, 2**32, check):08x}"
+    return ":".join(("2001:db8", *(said[at : at + 4] for at in range(0, 24, 4))))
+
+
+def _ipv4(chosen: int, check: bytes) -> str:
+    rest = chosen * _IPV4_CHECKS + _checked(chosen, _IPV4_CHECKS, check)
+    octets = []
+    for _ in range(3):
+        rest, octet = divmod(rest, _OCTETS)
+        octets.append(f"{100 + octet}")
+    return ".".join((f"{240 + rest}", *octets))
+
+
+def _number_of(ipv4: str) -> int:
+    """Return the number that an address of ours is written from."""
+    first, *others = map(int, ipv4.split("."))
+    number = first - 240
+    for octet in reversed(others):
+        number = number * _OCTETS + octet - 100
+    return number
 
 
 def _card_digits(chosen: int, check: bytes) -> str:
     """Return the digits of a test card: what was chosen, three that check it, and the last that all cards have."""
-    bare = f"400000{chosen:06d}{_checked(chosen, check) % 1000:03d}"
+    bare = f"400000{chosen:06d}{_digits(chosen, 3, check)}"
     total = sum(sum(divmod(int(digit) * (2 - at % 2), 10)) for at, digit in enumerate(bare))
     return f"{bare}{-total % 10}"
 
@@ -163,10 +222,14 @@ def _card(number: int, written: str, check: bytes) -> str:
     return gap.join(digits[at : at + 4] for at in range(0, 16, 4))
 
 
-def _iban(number: int, written: str) -> str:
-    """Return an account number of a country that will never be one, with the right check digits."""
-    account = f"{number % 10**16:016d}"
+def _account(chosen: int, check: bytes) -> str:
+    """Return an account of a country that will never be one, with the right check digits and ours."""
+    account = f"{chosen:010d}{_digits(chosen, 6, check)}"
     left = 98 - int(account + "333300") % 97  # XX is 33 33
-    whole = f"XX{left:02d}{account}"
+    return f"XX{left:02d}{account}"
+
+
+def _iban(number: int, written: str, check: bytes) -> str:
+    whole = _account(number % 10**10, check)
     gap = " " if " " in written else ""
     return gap.join(whole[at : at + 4] for at in range(0, len(whole), 4))

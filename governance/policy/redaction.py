@@ -152,8 +152,8 @@ class InlineSpec(Spec):
         default="token",
         description=(
             "`EMAIL_xkdrwqpzmtbnhgcvfj`: a type and 16 to 21 consonants. Or values that look real, fit the "
-            "formats of tool schemas and are nobody's (names of invented words, `.invalid`, 555-01xx, "
-            "198.18.0.0/15, test cards), tokens for types that have none."
+            "formats of tool schemas and are nobody's (names of invented words, `.invalid`, telephones of "
+            "areas N9X, 240.0.0.0/4, test cards; all with a check of ours), tokens for types that have none."
         ),
     )
     restore: RestoreSpec = RestoreSpec()

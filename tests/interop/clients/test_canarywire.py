@@ -2,8 +2,7 @@
 
 It plants values in plain messages, tool calls and conversations of several turns, cuts the surrogates in
 streams at every character, and asks again while a detector is broken. That last one runs only what
-breaks from outside; our detectors run within the gateway, so here a file breaks them. Its telephones are
-555-01xx, which pass as nobody's where surrogates are realistic: it attacks tokens.
+breaks from outside; our detectors run within the gateway, so here a file breaks them.
 """
 
 import json
@@ -106,13 +105,15 @@ def capture(python: str, folder: Path) -> Iterator[str]:
         process.terminate()
 
 
-def test_canarywire_finds_nothing(tmp_path: Path, python: str) -> None:
+@pytest.mark.parametrize("surrogates", ["token", "realistic"])
+def test_canarywire_finds_nothing(tmp_path: Path, python: str, surrogates: str) -> None:
     broken = tmp_path / "broken"
     setup = inline_setup(
         tmp_path / "policy",
         routes=["model"],
         restore={"to": ["client", "tool:*"]},
         budget_ms=120_000,
+        surrogates=surrogates,
     )
     with capture(python, tmp_path) as upstream:
         settings = {"routes": [{"name": "model", "upstream": upstream}]}

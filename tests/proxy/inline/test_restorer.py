@@ -77,7 +77,7 @@ PIECES = st.lists(
         st.sampled_from([*MIXED.values]),
         st.sampled_from([name[:-1] for name in MIXED.values]),
         st.sampled_from(
-            ["+1", "-555-01", "198.18.", "@mail.invalid", "EMAIL_", "https://", "4000 "]
+            ["+1", "92-555-01", "240.1", "@mail.invalid", "EMAIL_", "https://", "4000 "]
         ),
         st.text(max_size=5),
     ),
@@ -107,13 +107,13 @@ def test_realistic_ones_that_were_not_issued_are_counted_and_stay() -> None:
     other = str(drawn(b"o" * 32, "EMAIL_ADDRESS", "eve@x.org", check=KEY))
     issued = IssuedSurrogates(REAL).only(frozenset({name}))
     mail = next(one for one in REAL if one.endswith("@mail.invalid"))
-    text = f"{name}: {other}, {mail}. Call 989-555-0100."
+    text = f"{name}: {other}, {mail}. Call 992-555-0100."
     for size in (1, 7, len(text)):
         restorer = TextRestorer(issued)
         out = [restorer.feed(text[at : at + size]) for at in range(0, len(text), size)]
         assert "".join(out) + restorer.close() == text.replace(name, REAL[name])
         assert (restorer.unknown, restorer.withheld) == (2, 1)
-        assert [*restorer.invented] == [other, "989-555-0100"] or size == 1
+        assert [*restorer.invented] == [other, "992-555-0100"] or size == 1
 
 
 def test_strings_within_json_stay_json() -> None:

@@ -149,9 +149,7 @@ def test_their_check_digits_are_right(written: str) -> None:
 
 @pytest.mark.parametrize(("entity", "written"), EXAMPLES)
 def test_few_values_of_a_range_are_known_by_chance(entity: str, written: str) -> None:
-    foreign = [
-        str(drawn(KEY, entity, f"{written}{at}", check=b"other" * 8)) for at in range(3000)
-    ]
+    foreign = [str(drawn(KEY, entity, f"{written}{at}", check=b"other" * 8)) for at in range(3000)]
     assert sum(1 for one in foreign if [*own_spans(one, CHECK)]) <= 12
 
 

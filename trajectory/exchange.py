@@ -124,6 +124,10 @@ class Exchange:
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 
+ASKED_BY = "asked_by"
+"""Field of the guard's feedback: the exchange that first asked a person for a tool call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feedback:
     """A reward, label, correction or comment that came through the feedback API."""
@@ -137,7 +141,8 @@ class Feedback:
     target_id: str
     """For ``response`` the id that the model API gave to the client (``chatcmpl-…``, ``msg_…``)."""
     body: JsonObject
-    """name, value, label, rationale, source_kind, source, confidence, observed_at, supersedes."""
+    """name, value, label, rationale, source_kind, source, confidence, observed_at, supersedes; and
+    ``ASKED_BY``, which clients cannot send."""
     position: SpoolPosition
     schema_version: ClassVar[int] = SCHEMA_VERSION
 

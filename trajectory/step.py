@@ -192,7 +192,7 @@ class Link:
     tenant_id: str
     kind: str
     """prefix | retry | fork | subagent_call | subagent_return | compaction | handoff | tool_dispatch |
-    auxiliary | shadow"""
+    auxiliary | approval | shadow"""
     from_step_id: str
     to_step_id: str
     trajectory_id: str

@@ -20,6 +20,7 @@ from governance.records import (
 from governance.redact.report import RedactionReport
 from governance.stored_content import KnownContent
 from governance.vocabulary import reason_word
+from trajectory.assembly.approvals import APPROVAL
 from trajectory.assembly.effects import SideEffect, replay_class
 from trajectory.assembly.result import PlacedCall, PlacedCorrection, PlacedLink
 from trajectory.call import Call
@@ -95,7 +96,7 @@ class RowWriter:
         )
 
     def links(self, links: Sequence[PlacedLink], rows: BatchRows) -> tuple[Link, ...]:
-        """Return the links between two different steps that are both stored."""
+        """Return the links between two steps that are both stored: different ones, but for approvals."""
         ends = [(rows.follow(one.from_step_id), rows.follow(one.to_step_id)) for one in links]
         stored = self._stored(
             rows, [(one.tenant_id, both) for one, both in zip(links, ends, strict=True)]
@@ -111,7 +112,7 @@ class RowWriter:
                 key_source=one.key_source,
             )
             for one, (start, end) in zip(links, ends, strict=True)
-            if start in stored and end in stored and start != end
+            if start in stored and end in stored and (start != end or one.kind == APPROVAL)
         )
 
     def corrections(
@@ -318,6 +319,6 @@ def _correction(
         links=tuple(
             LinkTo(link.kind, start, link.trajectory_id, link.recorded_at, link.key_source)
             for start, link in links
-            if start in stored and start != one.step_id
+            if start in stored and (start != one.step_id or link.kind == APPROVAL)
         ),
     )

@@ -21,7 +21,7 @@ from proxy.guard.rules import (
 from proxy.telemetry.counters import Counters
 from trajectory.canonical import JsonObject
 from trajectory.dialects.operations import Operation
-from trajectory.exchange import ClientIdentity
+from trajectory.exchange import ASKED_BY, ClientIdentity
 
 _LOOK_SECONDS = 0.25
 KEEP_ALIVE_SECONDS = 10.0
@@ -345,4 +345,6 @@ def _answer_of(approval: Approval, step_id: str, number: int) -> tuple[str, Json
     }
     if approval.reason:
         said["rationale"] = approval.reason
+    if answered:
+        said[ASKED_BY] = approval.step_id
     return f"approval:{approval.approval_id}:{step_id}:{number}", said

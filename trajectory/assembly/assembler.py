@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from trajectory.assembly.approvals import ApprovalLinks
 from trajectory.assembly.call_facts import Fact, LinkFact, PlacementDecision
 from trajectory.assembly.effects import SideEffect
 from trajectory.assembly.fact_maker import FactMaker
@@ -51,6 +52,7 @@ class Assembler:
         self._index = StateIndex(state if state is not None else AssemblerState())
         self._facts = FactMaker(self._make, self.state.chains, tool_effects or {})
         self._placer = Placer(self._make, self._index)
+        self._approvals = ApprovalLinks(self._index, self._make)
         self._latest = (0.0, "")
         self.fresh: Sequence[Fact] = ()
         """The calls of the latest batch, in the order of their starts."""
@@ -112,6 +114,9 @@ class Assembler:
         for fact in fresh:
             before.pop(fact, None)
         self.fresh, self.moved = sorted(fresh, key=_began), before
+        for item in feedback:
+            tenants[self._make.short("tenant", item.client.tenant_id)] = item.client.tenant_id
+        answered = self._approvals.take(feedback)
         assembly = Assembly(
             tuple(
                 sorted(
@@ -120,12 +125,13 @@ class Assembler:
                 )
             ),
             tuple(unplaced),
-            (*self._links(fresh, tenants), *(link for _, link in shadows)),
+            (*self._links(fresh, answered, tenants), *(link for _, link in shadows)),
             place_feedback(self._index, self._make, feedback),
-            tuple(_corrections(before, tenants)),
+            tuple(self._corrections(before, tenants)),
         )
         self._index.forget_reading()
         self._let_go(fresh)
+        self._approvals.forget()
         return assembly
 
     def _place(self, facts: Iterable[Fact]) -> None:
@@ -265,12 +271,52 @@ class Assembler:
         for fact in facts:
             self._index.unwritten(fact)
 
-    def _links(self, fresh: Sequence[Fact], tenants: Mapping[str, str]) -> Iterable[PlacedLink]:
+    def _links(
+        self, fresh: Sequence[Fact], answered: Iterable[str], tenants: Mapping[str, str]
+    ) -> Iterable[PlacedLink]:
         for fact in fresh:
             yield from _links_to(fact, tenants)
+        for step_id in dict.fromkeys((*(fact.step_id for fact in fresh), *answered)):
+            yield from self._approvals.links(step_id, tenants)
         strays, self._placer.strays = self._placer.strays, []
         for stray in strays:
             yield _link(tenants[stray.tenant], stray.to_step_id, stray.link)
+
+    def _corrections(
+        self, before: Mapping[Fact, PlacementDecision], tenants: Mapping[str, str]
+    ) -> Iterable[PlacedCorrection]:
+        """Return what now holds of calls of earlier batches, where it is not what held before."""
+        for fact in sorted(before, key=_began):
+            placement = fact.placement
+            if placement is None or fact.decision() == before[fact]:
+                continue
+            skip = placement.skip - fact.stored
+            yield PlacedCorrection(
+                tenant_id=tenants[fact.tenant],
+                step_id=fact.step_id,
+                started_at=datetime.fromtimestamp(fact.started, UTC),
+                trajectory_id=placement.trajectory_id,
+                stored_trajectory_id=fact.stored_in,
+                began=fact.stored_in == fact.trajectory_id,
+                step_index=placement.step_index,
+                parent_step_id=placement.parent_step_id,
+                branch=placement.branch,
+                role_in_graph=placement.role,
+                key_source=placement.key_source,
+                context_keep=placement.keep,
+                context_skip=skip if skip >= 0 else None,
+                results_skip=_results_before(fact, placement.skip)
+                - _results_before(fact, fact.stored),
+                retry_of=placement.retry_of,
+                duplicate_of=placement.duplicate_of,
+                session_hint=placement.session_hint,
+                group_id=placement.group_id,
+                side_effect=placement.side_effect,
+                links=(
+                    *_links_to(fact, tenants),
+                    *self._approvals.links(fact.step_id, tenants),
+                ),
+            )
 
     def _let_go(self, fresh: Sequence[Fact]) -> None:
         """Forget the raw calls, the facts of settled trajectories and what rested too long."""
@@ -327,39 +373,6 @@ def _placed(fact: Fact) -> PlacedCall:
         side_effect=placement.side_effect,
         context_is_delta=placement.is_delta,
     )
-
-
-def _corrections(
-    before: Mapping[Fact, PlacementDecision], tenants: Mapping[str, str]
-) -> Iterable[PlacedCorrection]:
-    """Return what now holds of calls of earlier batches, where it is not what held before."""
-    for fact in sorted(before, key=_began):
-        placement = fact.placement
-        if placement is None or fact.decision() == before[fact]:
-            continue
-        skip = placement.skip - fact.stored
-        yield PlacedCorrection(
-            tenant_id=tenants[fact.tenant],
-            step_id=fact.step_id,
-            started_at=datetime.fromtimestamp(fact.started, UTC),
-            trajectory_id=placement.trajectory_id,
-            stored_trajectory_id=fact.stored_in,
-            began=fact.stored_in == fact.trajectory_id,
-            step_index=placement.step_index,
-            parent_step_id=placement.parent_step_id,
-            branch=placement.branch,
-            role_in_graph=placement.role,
-            key_source=placement.key_source,
-            context_keep=placement.keep,
-            context_skip=skip if skip >= 0 else None,
-            results_skip=_results_before(fact, placement.skip) - _results_before(fact, fact.stored),
-            retry_of=placement.retry_of,
-            duplicate_of=placement.duplicate_of,
-            session_hint=placement.session_hint,
-            group_id=placement.group_id,
-            side_effect=placement.side_effect,
-            links=tuple(_links_to(fact, tenants)),
-        )
 
 
 def _results_before(fact: Fact, skip: int) -> int:

@@ -52,6 +52,8 @@ class AssemblerState:
     chains: Chains = field(default_factory=WeakValueDictionary)
     effects: dict[str, list[list[Any]]] = field(default_factory=dict)
     """What tool servers said of their tools: time and side effect, by hash of server and name."""
+    approvals: dict[str, list[tuple[str, str, float]]] = field(default_factory=dict)
+    """By step: the steps that asked a person for it, their tenant's short hash, and when the answer came."""
 
     def to_json(self) -> JsonObject:
         """Return the state as JSON: chains, facts in their order, and the settled trajectories."""
@@ -66,6 +68,9 @@ class AssemblerState:
             "clock": self.clock,
             "effects": dict[str, JsonValue](
                 {name: [list(said) for said in known] for name, known in self.effects.items()}
+            ),
+            "approvals": dict[str, JsonValue](
+                {name: [list(one) for one in known] for name, known in self.approvals.items()}
             ),
             "chains": _chain_rows(facts),
             "facts": [_fact_row(fact) for fact in facts],
@@ -109,6 +114,8 @@ def _state_of(value: dict[str, Any], version: int) -> AssemblerState:
     )
     for name, known in value.get("effects", {}).items():
         state.effects[name] = [[0.0, known]] if version < 3 else [list(said) for said in known]
+    for name, known in value.get("approvals", {}).items():
+        state.approvals[name] = [(start, tenant, at) for start, tenant, at in known]
     for row in value["trajectories"]:
         node = _trajectory_of(row, version)
         state.trajectories[node.trajectory_id] = node

@@ -148,7 +148,7 @@ LINKS = (
     need(
         "kind",
         TEXT,
-        "prefix, retry, fork, tool_dispatch, subagent_call, subagent_return, auxiliary, compaction, handoff or shadow",
+        "prefix, retry, fork, tool_dispatch, subagent_call, subagent_return, auxiliary, compaction, handoff, approval or shadow",
     ),
     need("from_step_id", TEXT, "The earlier step"),
     need("to_step_id", TEXT, "The later step"),

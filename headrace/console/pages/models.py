@@ -31,7 +31,9 @@ def _list(asked: PageRequest) -> Mapping[str, Any]:
 def _one(asked: PageRequest) -> Mapping[str, Any]:
     registry = model_registry(asked.console.running, asked.user.name)
     found = registry.get(asked.path["name"], asked.path["version"])
-    history = [one for one in registry.history(found.name) if one.version == found.version]
+    history = [
+        one for one in registry.history(found.name) if found.version in (one.version, one.previous)
+    ]
     return {
         "name": found.name,
         "version": found.version,

@@ -21,6 +21,8 @@ def test_a_person_promotes_and_rolls_back(console: Console) -> None:
     told = client.get(f"/models/shop/{good}.json").json()
     assert told["status"] == "live"
     assert {one["actor"] for one in told["history"]} == {"tina"}
+    left = client.get(f"/models/shop/{better}.json").json()["history"]
+    assert [one["action"] for one in left] == ["promote", "rollback"], "what took its place, too"
     assert client.get("/models/..%2F..%2Fstate/0001.json").status_code in (400, 404)
     noted = [(one.actor, one.action) for one in console.running.audit.entries()]
     assert ("tina", "model.promotion_reason") in noted

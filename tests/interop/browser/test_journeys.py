@@ -171,7 +171,7 @@ def test_two_people_erase_a_third(
         petra.get_by_role("button", name=button).click()
 
     about("What would an erasure take?")
-    expect(petra.get_by_text("1 trajectories")).to_be_visible()
+    expect(petra.get_by_text("1 trajectory;")).to_be_visible()
     look(petra, "erasure-preview")
     about("Erase for good")
     assert "It waits for a second person" in status(petra)

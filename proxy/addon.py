@@ -10,7 +10,8 @@ from mitmproxy import connection, http, tcp, websocket
 
 from proxy.admission import RequestRefusal, mode_of, named_host
 from proxy.api.endpoints import Endpoints
-from proxy.exchange import InFlight, Services
+from proxy.exchange import InFlight
+from proxy.exchange_response import ResponseInFlight
 from proxy.heads import content_length
 from proxy.mitm.replies import answer_at_head, response_of
 from proxy.mitm.wire import (
@@ -24,6 +25,7 @@ from proxy.mitm.wire import (
 from proxy.recording.websocket import WebSocketCapture
 from proxy.refusals import PROXY_REFUSAL, Refusals
 from proxy.responses import LocalReply, Reason, answer
+from proxy.services import Services
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 _CALLER = "headrace_caller"
@@ -224,36 +226,41 @@ class GatewayAddon:
         if live is None or response is None:
             return
         fields = response.headers.fields
-        told = live.response_head(response.status_code, fields)
-        if told is not fields:
-            response.headers.fields = told
-        response.stream = False if live.holds else live.tee or True
+        in_flight = live.begin_response(response.status_code, fields)
+        if in_flight.fields is not fields:
+            response.headers.fields = in_flight.fields
+        response.stream = False if in_flight.holds else in_flight.tee or True
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """The response has been passed on whole, or is about to be where it was held back."""
         live, response = self.live.get(flow.id), flow.response
         if live is None:
             return None
-        if response is not None and live.holds:
+        in_flight = live.response
+        if response is not None and in_flight is not None and in_flight.holds:
             body = response.raw_content or b""
-            told = live.response_whole(body)
-            if live.is_judged:
-                return self._judge_answer(flow, live, response, told)
-            _put_body(response, live, body, told)
+            told = in_flight.whole(body)
+            if in_flight.is_judged:
+                return self._judge_answer(flow, live, in_flight, told)
+            _put_body(response, in_flight, body, told)
         if flow.websocket is None:
             self._end(flow, live, ExchangeOutcome.COMPLETE)
-        return self._durable(flow, live) if live.waits_for_disk else None
+        if in_flight is None or not in_flight.waits_for_disk:
+            return None
+        return self._durable(flow, in_flight)
 
     async def _judge_answer(
-        self, flow: http.HTTPFlow, live: InFlight, response: http.Response, body: bytes
+        self, flow: http.HTTPFlow, live: InFlight, in_flight: ResponseInFlight, body: bytes
     ) -> None:
         """Hold the answer until its tool calls are judged; whatever fails, they are not there."""
+        response = flow.response
+        assert response is not None  # noqa: S101 - for the type checker
         response.data.content = b""
 
         def gone() -> bool:
             return self.live.get(flow.id) is not live or not _is_there(flow)
 
-        told = await live.judged(body, send=None, gone=gone)
+        told = await in_flight.judged(body, send=None, gone=gone)
         if gone():
             if self.live.get(flow.id) is live:
                 self._end(flow, live, ExchangeOutcome.CLIENT_ABORT)
@@ -261,15 +268,15 @@ class GatewayAddon:
         if isinstance(told, LocalReply):
             flow.response = response_of(told)
         else:
-            _put_body(response, live, b"", told)
+            _put_body(response, in_flight, b"", told)
         self._end(flow, live, ExchangeOutcome.COMPLETE)
-        if live.waits_for_disk:
-            await self._durable(flow, live)
+        if in_flight.waits_for_disk:
+            await self._durable(flow, in_flight)
 
     @staticmethod
-    async def _durable(flow: http.HTTPFlow, live: InFlight) -> None:
+    async def _durable(flow: http.HTTPFlow, in_flight: ResponseInFlight) -> None:
         """Hold the end of the response until its record is on the disk."""
-        reply = await live.durable()
+        reply = await in_flight.durable()
         if reply is not None:
             flow.response = response_of(reply)
 
@@ -290,9 +297,10 @@ class GatewayAddon:
         message = flow.websocket.messages[-1]
         live = self.live.get(flow.id)
         if live is not None:
-            if live.meter is not None and not message.from_client:
-                live.meter.feed(message.content)
-                live.meter.next_message()
+            meter = None if live.response is None else live.response.meter
+            if meter is not None and not message.from_client:
+                meter.feed(message.content)
+                meter.next_message()
             if live.capture is not None:
                 if live.conversation is None:
                     live.conversation = WebSocketCapture(live.capture)
@@ -318,13 +326,15 @@ class GatewayAddon:
         live.end(outcome)
 
 
-def _put_body(response: http.Response, live: InFlight, body: bytes, told: bytes) -> None:
+def _put_body(
+    response: http.Response, in_flight: ResponseInFlight, body: bytes, told: bytes
+) -> None:
     """Give a response that was held back the body that its client gets."""
     if told is not body:
         response.data.content = told
         if "content-length" in response.headers:
             response.headers["content-length"] = str(len(told))
-    response.headers.fields = (*response.headers.fields, *live.told())
+    response.headers.fields = (*response.headers.fields, *in_flight.told())
 
 
 def _is_there(flow: http.HTTPFlow) -> bool:

@@ -1,125 +1,42 @@
-"""One exchange in flight: its request on the way out, its response on the way in, and its end.
+"""One exchange in flight: its request on the way out, and its end; its response is an object of its own.
 
 Nothing here knows who speaks HTTP. A listener reads a request, hands it in, and does what
-:class:`InFlight` then says; so what changes requests and responses
-is written once for all listeners.
+:class:`InFlight` then says. So what changes requests and responses is written once for all
+listeners.
 """
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from proxy.admission import AdmissionControl, AdmittedRequest, RequestRefusal
+from proxy.admission import AdmittedRequest, RequestRefusal
 from proxy.artifacts.bodies import ModelBody
 from proxy.clients.credentials import RawFields
-from proxy.clients.limits import Budgets, session_of
+from proxy.clients.limits import session_of
 from proxy.clients.usage import UsageMeter, costs, is_estimable
-from proxy.guard.answer_judge import AnswerJudge
-from proxy.guard.answers import StreamedAnswer, comment, denial, progress, takes_events
+from proxy.exchange_response import ResponseInFlight
+from proxy.guard.answers import comment, denial, progress, takes_events
 from proxy.guard.calls import ReadRequest, UnreadableCallError
-from proxy.guard.route import CallDecision, CallGuard, Waiting
+from proxy.guard.route import CallGuard, Waiting
 from proxy.guard.rules import Ruling
-from proxy.heads import content_length, value_of, with_header
-from proxy.inline.answers import CallSurrogates
-from proxy.inline.bodies import BodyRestorer, is_encoded, restored_stream, restorer_of
+from proxy.heads import value_of, with_header
 from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.requests import WireRequest
 from proxy.inline.route import PseudonymisedCall, RouteInline, UnpseudonymisedError
-from proxy.recording.capture import Capture, write_signals
+from proxy.recording.capture import Capture
 from proxy.recording.capture_factory import CaptureFactory
-from proxy.recording.tokens import (
-    AddedFields,
-    StreamStripper,
-    TokenCheck,
-    ask,
-    strip_json,
-    stripping_stream,
-    token_dialect,
-)
+from proxy.recording.tokens import AddedFields, ask, token_dialect
 from proxy.recording.websocket import WebSocketCapture
 from proxy.responses import LocalReply, Reason, answer
 from proxy.routes.model_versions import with_model
 from proxy.routes.route import Level
-from proxy.routes.shadow import ShadowedCall, Shadows
+from proxy.routes.shadow import ShadowedCall
 from proxy.routes.upstream_request import END_USER, RewrittenHeaders, rewrite_trailers
-from proxy.spool import SpoolUnavailableError
-from proxy.telemetry.counters import Counters
+from proxy.services import Services
 from proxy.telemetry.spans import SpanExporter
 from trajectory.exchange import ExchangeOutcome
 
 _log = logging.getLogger(__name__)
-_HELD_BYTES = 1024 * 1024
-"""Responses of durable routes up to this length are held back whole until they are on the disk."""
-_ANSWERS = frozenset({101, *range(200, 300)})
-"""Statuses of answers, the beginning of a WebSocket conversation among them."""
-
-type Tee = Callable[[bytes], bytes | list[bytes]]
-"""Takes a piece of a body, empty at its end, and returns what is passed on of it."""
-
-
-class Services:
-    """State that all exchanges of one worker share."""
-
-    def __init__(
-        self,
-        admission: AdmissionControl,
-        *,
-        budgets: Budgets,
-        counters: Counters,
-        recording: CaptureFactory | None,
-        tracing: SpanExporter | None = None,
-        shadows: Shadows | None = None,
-        calls: int = 4096,
-        calls_per_key: int = 1024,
-        body_bytes: int = 512 * 1024 * 1024,
-    ) -> None:
-        self.admission = admission
-        self.calls: dict[str, int] = {}
-        """Calls in flight by client key."""
-        self._most = calls
-        self._most_per_key = calls_per_key
-        self.body_bytes = body_bytes
-        """Bytes that the body of a request may have."""
-        self._all = 0
-        self.budgets = budgets
-        self.counters = counters
-        self.recording = recording
-        self.tracing = tracing
-        self.shadows = shadows
-
-    def enter(self, admitted: AdmittedRequest) -> None:
-        """Count a call in.
-
-        Raises:
-            RequestRefusal: as many are in flight as may be.
-        """
-        key_id, reason = admitted.client.key_id, None
-        calls = self.calls.get(key_id, 0)
-        if self._all >= self._most:
-            reason = Reason.CALLS
-        elif calls >= self._most_per_key:
-            reason = Reason.CALLS_OF_KEY
-        if reason is not None:
-            raise RequestRefusal(
-                reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape
-            )
-        self._all += 1
-        self.calls[key_id] = calls + 1
-
-    def leave(self, admitted: AdmittedRequest) -> None:
-        """Count a call out."""
-        key_id = admitted.client.key_id
-        self._all -= 1
-        left = self.calls[key_id] - 1
-        if left:
-            self.calls[key_id] = left
-        else:
-            del self.calls[key_id]
-
-    def fault(self, where: str, error: Exception) -> None:
-        """Count an error of our own; its text may hold content, so only its type is logged."""
-        self.counters.faults += 1
-        _log.error("%s fault: %s", where, type(error).__name__)
 
 
 class InFlight:
@@ -135,13 +52,11 @@ class InFlight:
         "_connected",
         "_dialect",
         "_guard",
-        "_is_joined",
-        "_judge_of_answer",
         "_kept",
         "_level",
         "_listener",
         "_read",
-        "_restoring",
+        "_sent_bytes",
         "_services",
         "_set",
         "_subjects",
@@ -151,19 +66,16 @@ class InFlight:
         "admitted",
         "answered_at",
         "capture",
-        "check",
         "conversation",
         "fields",
-        "holds",
         "meter",
         "method",
         "path",
         "plan",
         "reads_whole",
-        "sent_bytes",
+        "response",
         "started",
         "status",
-        "tee",
     )
 
     def __init__(
@@ -188,17 +100,14 @@ class InFlight:
         """Its WebSocket messages, once there are any."""
         self.added: AddedFields | None = None
         """What was asked of the upstream that the client did not ask for."""
-        self.check: TokenCheck | None = None
         self.meter: UsageMeter | None = None
         """Counts tokens, for keys that have a budget of them."""
-        self.sent_bytes = 0
+        self._sent_bytes = 0
         """Length of the request's body, where its head says it and it is text."""
         self.status = 0
         self.answered_at = 0.0
-        self.tee: Tee | None = None
-        """Through which the response's body passes."""
-        self.holds = False
-        """The response is held back until it is whole; then :meth:`response_whole` changes it."""
+        self.response: ResponseInFlight | None = None
+        """Its response, once that has begun."""
         self._kept: bytes | None = None
         self._level: tuple[Level, str] | None = None
         self._set: dict[bytes, bytes | None] = {}
@@ -214,14 +123,8 @@ class InFlight:
         """Whom they name."""
         self._guard: CallGuard | None = None
         """Judges its tool calls, which nothing has looked at so far."""
-        self._judge_of_answer: AnswerJudge | None = None
-        """Judges the tool calls in its answer."""
-        self._is_joined = False
-        """It is a stream that is held back: what changes its pieces changes all of them at once."""
         self._waited: ReadRequest | None = None
         """Its answer has begun as a stream of events, because it waits for a person."""
-        self._restoring: BodyRestorer | None = None
-        """Restores an answer that is held back."""
         self._connected = False
         self._read = False
 
@@ -288,7 +191,7 @@ class InFlight:
         self.meter = UsageMeter()
         length = value_of(self.fields, b"content-length") or b""
         if length.isdigit() and is_estimable(value_of(self.fields, b"content-type") or b""):
-            self.sent_bytes = int(length)
+            self._sent_bytes = int(length)
         self._header(b"accept-encoding", b"identity")
 
     def _begin_inline(self, inline: RouteInline) -> None:
@@ -482,7 +385,7 @@ class InFlight:
         send: Callable[[bytes], None] | None,
         gone: Callable[[], bool],
     ) -> LocalReply | None:
-        admitted, route = self.admitted, self.plan.name
+        services, admitted, route = self._services, self.admitted, self.plan.name
         key_id = admitted.client.key_id
         step_id = "" if self.capture is None else self.capture.exchange.hex()
         decisions = guard.judge(route, read, key_id)
@@ -502,7 +405,7 @@ class InFlight:
             )
             if gone():
                 return answer(Reason.FAULT, admitted.shape)  # nobody hears it
-        self._tell(guard, decisions, step_id)
+        services.tell(guard, admitted, decisions, self.capture)
         texts = {one.number: one.text for one in decisions if not one.goes_on}
         if not texts:
             return None
@@ -518,21 +421,6 @@ class InFlight:
         said = "Headrace: this call waits for a person."
         tokens = {one.progress: None for one in read.calls if one.progress is not None}
         send(comment(said) + b"".join(progress(token, count, said) for token in tokens))
-
-    def _tell(
-        self, guard: CallGuard | None, decisions: Sequence[CallDecision], step_id: str
-    ) -> None:
-        """Have the lake hear of decisions, as it hears of feedback."""
-        services = self._services
-        assert guard is not None  # noqa: S101 - somebody made the decisions
-        said = guard.signals(self.plan.name, decisions, step_id)
-        if services.recording is None or self.capture is None:
-            return
-        try:
-            spool = services.recording.recorder.spool
-            write_signals(spool, self.admitted.client, said, step_id=step_id)
-        except SpoolUnavailableError:
-            services.counters.uncaptured["feedback"] += 1
 
     def _answered(self, body: bytes, reply: LocalReply) -> None:
         """Record a request that the gateway has answered, and its answer."""
@@ -671,181 +559,21 @@ class InFlight:
         services.counters.elsewhere += 1
         return True
 
-    # The response.
-
-    def response_head(self, status: int, fields: RawFields) -> RawFields:
-        """Record and meter the response as it passes; return its headers as the client gets them."""
-        services = self._services
-        services.counters.statuses[self.plan.name, status // 100] += 1
+    def begin_response(self, status: int, fields: RawFields) -> ResponseInFlight:
+        """Take the head of the response; what is returned says how it passes."""
         self.status, self.answered_at = status, time.monotonic()
-        if status not in _ANSWERS:
-            self.meter = None  # an upstream that fails or refuses has spent nothing
-        if self.capture is not None and services.recording is not None:
-            fields = self._tee(status, fields, self.capture, services.recording)
-        if self.meter is not None and not self.holds:
-            self.tee = self.meter.tee(self.tee or True)
-        if self._call is not None:
-            fields = self._restore(fields, self._call.surrogates)
-        if self.plan.answers is not None and status in _ANSWERS and status != 101:
-            self._judge_answer(self.plan.answers, fields)
-        if self._waited is not None:
-            self.holds = False
-            self.tee = _as_stream(self.tee, StreamedAnswer(self._waited, status, fields))
-        if self.admitted.debug:
-            return with_header(fields, b"x-headrace-listener", self._listener.encode())
-        return fields
-
-    def _tee(
-        self, status: int, fields: RawFields, capture: Capture, recording: CaptureFactory
-    ) -> RawFields:
-        """Record the response as it passes; durable ones of known length are held back whole."""
-        durable, length = self.plan.durability == "durable", -1
-        try:
-            if durable or not recording.recorder.patient:
-                length = content_length(fields)
-            capture.response_head(status, fields, length=length)
-        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
-            capture.abandon(error)
-            length = -1
-        self.tee = capture.on_response
-        if self.added is not None:
-            self._strip_tokens(status, fields, capture, self.added)
-        if durable and 0 < length <= _HELD_BYTES:
-            self.holds = True
-        if self.plan.step_header:
-            # Once: feedback goes where it points, and the upstream may have sent one of its own.
-            return with_header(fields, b"x-headrace-step", capture.exchange.hex().encode())
-        return fields
-
-    def _strip_tokens(
-        self, status: int, fields: RawFields, capture: Capture, added: AddedFields
-    ) -> None:
-        """Give the client what it asked for; what is encoded or of another type passes whole."""
-        if status == 200 and added.token_ids:
-            self.check = TokenCheck()
-        if (value_of(fields, b"content-encoding") or b"identity") != b"identity":
-            return
-        kind = value_of(fields, b"content-type") or b""
-        if kind.startswith(b"text/event-stream") and value_of(fields, b"content-length") is None:
-            self.tee = stripping_stream(capture.on_response, StreamStripper(added, self.check))
-        elif kind.startswith(b"application/json"):
-            self.holds = True
-
-    def _restore(self, fields: RawFields, surrogates: CallSurrogates) -> RawFields:
-        """Bring values back in the place of their surrogates: in a stream as it passes, else at once."""
-        kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
-        encoding = value_of(fields, b"content-encoding")
-        restorer = restorer_of(kind, self.path, surrogates, encoding)
-        if restorer is None:
-            return fields
-        if not is_encoded(encoding) and not self.holds and content_length(fields) < 0:
-            self.tee = restored_stream(self.tee, restorer, self._services.fault)
-            return fields
-        self.holds = True
-        self._restoring = restorer
-        return tuple([each for each in fields if each[0].lower() != b"content-encoding"])
-
-    def _judge_answer(self, guard: CallGuard, fields: RawFields) -> None:
-        """Hold back what of the answer may not pass before its tool calls are judged."""
-        judge = AnswerJudge(
-            guard,
-            self.plan.name,
-            self.admitted.client,
-            shape=self.admitted.shape,
-            fields=fields,
+        self.response = ResponseInFlight(
+            self._services,
+            self.admitted,
+            listener=self._listener,
+            capture=self.capture,
+            meter=self.meter,
+            added=self.added,
+            surrogates=None if self._call is None else self._call.surrogates,
+            waited=self._waited,
         )
-        if not judge.holds and not judge.streams:
-            return
-        self._judge_of_answer = judge
-        if judge.holds or self.holds:
-            self.holds = True
-        elif self._listener == "plain" and content_length(fields) < 0:
-            self.tee = _judged(self.tee, judge)
-        else:  # mitmproxy cannot wait behind the last piece of a stream
-            self.holds = self._is_joined = True
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether the end of the response waits until the tool calls in it are judged."""
-        return self._judge_of_answer is not None
-
-    async def judged(
-        self, body: bytes | None, *, send: Callable[[bytes], None] | None, gone: Callable[[], bool]
-    ) -> bytes | LocalReply:
-        """Return the body, or what is left of it, as its client may see it; or the answer instead.
-
-        Args:
-            body: all of it, as :meth:`response_whole` gave it; None where it has streamed.
-            send: sends to a client that waits.
-            gone: tells whether the client has left.
-        """
-        judge, step_id = self._judge_of_answer, ""
-        assert judge is not None  # noqa: S101 - for the type checker
-        if self.capture is not None:
-            step_id = self.capture.exchange.hex()
-        try:
-            if body is not None and not judge.streams:
-                told = await judge.whole(body, step_id=step_id, gone=gone)
-            else:
-                first = judge.feed(body) if body else b""
-                told = await judge.rest(step_id=step_id, send=send, gone=gone)
-                told = told._replace(body=first + told.body)
-            if told.decisions and not gone():
-                self._tell(self.plan.answers, told.decisions, step_id)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the calls must not pass
-            self._services.fault("guard", error)
-            return answer(Reason.FAULT, self.admitted.shape)
-        if told.refusal is not None:
-            self._services.counters.refusals[Reason.UNREADABLE_ANSWER] += 1
-            return told.refusal
-        return told.body
-
-    def response_whole(self, body: bytes) -> bytes:
-        """Record a response that was held back; return it as its client gets it."""
-        if self._is_joined and self.tee is not None:
-            return _joined(self.tee(body)) + _joined(self.tee(b""))
-        if self.meter is not None:
-            self.meter.feed(body)
-        if self.capture is not None:
-            self.capture.on_response(body)
-            if self.added is not None:
-                body = strip_json(body, self.added, self.check)
-        if self._restoring is None:
-            return body
-        try:
-            return self._restoring.feed(body) + self._restoring.close()
-        except Exception as error:  # noqa: BLE001 - the answer goes on as its provider wrote it
-            self._services.fault("inline", error)
-            return body
-
-    def told(self) -> RawFields:
-        """Return headers, or trailers, that are known once the response has passed."""
-        return () if self._call is None else self._call.surrogates.fields()
-
-    @property
-    def waits_for_disk(self) -> bool:
-        """Whether the end of the response waits until its record is on the disk."""
-        return self.plan.durability == "durable" and self.capture is not None
-
-    async def durable(self) -> LocalReply | None:
-        """Wait until the record is on the disk; return what the client hears instead of the response.
-
-        Where that fails and capture is mandatory, a response that was held back whole is not
-        given; of a streamed one the client has all but the end.
-        """
-        recording = self._services.recording
-        if recording is None:
-            return None
-        try:
-            await recording.recorder.synced()
-        except Exception as error:  # noqa: BLE001 - counted; the client has waited long enough
-            if not isinstance(error, SpoolUnavailableError):
-                recording.recorder.fault(error)
-            self._services.counters.uncaptured["not-durable"] += 1
-            if self.plan.mandatory and self.holds:
-                self._services.counters.refusals[Reason.SPOOL_FULL] += 1
-                return answer(Reason.SPOOL_FULL, self.admitted.shape)
-        return None
+        self.response.begin(status, fields)
+        return self.response
 
     # The end.
 
@@ -857,14 +585,8 @@ class InFlight:
             self.plan.inline.returned(self.plan.name, self._call.surrogates)
         services.counters.exchanges[self.plan.name, self.admitted.mode, outcome.value] += 1
         services.counters.observe(time.monotonic() - self.started)
-        if self.meter is not None:
-            self._spend(self.meter)
-        if (
-            self.check is not None
-            and outcome is ExchangeOutcome.COMPLETE
-            and self.added is not None
-        ):
-            self.plan.note_tokens(self.added.dialect, sound=self.check.sound)
+        if self.response is not None:
+            self.response.account(outcome, self._sent_bytes)
         if services.tracing is not None:
             self._trace(services.tracing, outcome)
         if capture is not None and outcome is ExchangeOutcome.COMPLETE and not self._read:
@@ -892,47 +614,3 @@ class InFlight:
         except Exception as error:  # noqa: BLE001 - the call goes on whatever tracing does
             self._services.counters.faults += 1
             _log.error("tracing fault: %s", type(error).__name__)
-
-    def _spend(self, meter: UsageMeter) -> None:
-        """Take an answer off the key's budgets."""
-        if not meter.answered:
-            return
-        services, client = self._services, self.admitted.client
-        if not meter.reported:
-            services.counters.unlimited["estimated"] += 1
-        services.budgets.spend(client.key_id, meter.tokens(self.sent_bytes))
-        limits = services.admission.limits_of(client)
-        if limits is None or limits.money_per_day is None:
-            return
-        if not services.budgets.charge(client.key_id, meter.model, meter.usage(self.sent_bytes)):
-            services.counters.unlimited["unpriced"] += 1
-
-
-def _as_stream(tee: Tee | None, answer_: StreamedAnswer) -> Tee:
-    """Return a tee that gives what another one gives as events."""
-
-    def stream(data: bytes) -> list[bytes]:
-        told = data if tee is None else tee(data)
-        pieces = told if isinstance(told, list) else [told]
-        out = [answer_.feed(piece) for piece in pieces if piece]
-        if not data:
-            out.append(answer_.feed(b""))
-        return [piece for piece in out if piece]
-
-    return stream
-
-
-def _joined(told: bytes | list[bytes]) -> bytes:
-    return told if isinstance(told, bytes) else b"".join(told)
-
-
-def _judged(tee: Tee | None, judge: AnswerJudge) -> Tee:
-    """Return a tee that gives of what another one gives what may pass now."""
-
-    def stream(data: bytes) -> list[bytes]:
-        told = data if tee is None else tee(data)
-        pieces = told if isinstance(told, list) else [told]
-        out = [judge.feed(piece) for piece in pieces if piece]
-        return [piece for piece in out if piece]
-
-    return stream

@@ -19,7 +19,6 @@ from proxy.clients.limits import Budgets
 from proxy.clients.session_keys import SessionKeys
 from proxy.clients.shared_counters import SharedCounters
 from proxy.config import GatewayConfig
-from proxy.exchange import Services
 from proxy.guard.operators import OperatorApi
 from proxy.guard.route import CallGuard, GuardTerms
 from proxy.housekeeping import Housekeeping
@@ -36,6 +35,7 @@ from proxy.recording.spool_factory import open_spool
 from proxy.refusals import Refusals
 from proxy.routes.router import Reachability, Router
 from proxy.routes.shadow import Shadows
+from proxy.services import Services
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
 from proxy.telemetry.admin import Admin, can_record, spool_gauges

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from proxy.admission import RequestRefusal
 from proxy.api.endpoints import Endpoints
-from proxy.exchange import InFlight, Services
+from proxy.exchange import InFlight
 from proxy.guard.answers import STREAM_FIELDS, as_events
 from proxy.plain import messages
 from proxy.plain.known_head import KnownHead
@@ -23,6 +23,7 @@ from proxy.plain.upstreams import UpstreamConnection, UpstreamPool
 from proxy.recording.capture import Capture
 from proxy.refusals import Refusals
 from proxy.responses import LocalReply, Reason, answer
+from proxy.services import Services
 from trajectory.dialects.errors import Shape
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 

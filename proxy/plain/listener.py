@@ -8,11 +8,11 @@ from typing import Any
 
 from proxy.api.endpoints import Endpoints
 from proxy.certificate import tls_arguments
-from proxy.exchange import Services
 from proxy.plain.connection import ClientConnection
 from proxy.plain.upstreams import UpstreamPool
 from proxy.recording.recorder import Recorder
 from proxy.refusals import Refusals
+from proxy.services import Services
 
 _BACKLOG = 2048
 _SWEEP_SECONDS = 1.0

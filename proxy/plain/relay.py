@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from proxy.exchange import InFlight
+from proxy.exchange_response import ResponseInFlight
 from proxy.plain import messages
 from proxy.plain.messages import BrokenBodyError, MalformedMessageError, RequestHead, ResponseHead
 from proxy.responses import LocalReply
@@ -69,6 +70,7 @@ class ResponseRelay:
         "_chunks",
         "_client",
         "_ground",
+        "_in_flight",
         "_live",
         "_request",
         "_tail",
@@ -90,6 +92,8 @@ class ResponseRelay:
         self._request = request
         self.response: ResponseHead | None = None
         """Its head, once that is there."""
+        self._in_flight: ResponseInFlight | None = None
+        """It as the exchange has it."""
         self._buffer = b""
         self._tail: list[bytes] = []
         """Of the response, while it is held back."""
@@ -156,7 +160,7 @@ class ResponseRelay:
             return
         if pieces or response.body.done:
             self._pass(pieces, last=response.body.done)
-        elif not self._live.holds:
+        elif self._in_flight is None or not self._in_flight.holds:
             self._send_tail()
 
     # Its head.
@@ -180,10 +184,11 @@ class ResponseRelay:
                 )
         self._buffer = b""
         self.response = response
-        response.fields = self._live.response_head(response.status, response.fields)
+        self._in_flight = in_flight = self._live.begin_response(response.status, response.fields)
+        response.fields = in_flight.fields
         begun = self._live.has_begun_to_answer
         self._chunks = begun or (response.body.chunked and self._request.version == "1.1")
-        if not (self._live.holds or begun):
+        if not (in_flight.holds or begun):
             self._tail.append(self._head_of(response))
         if response.body.done:
             self._pass([], last=True, excess=data)
@@ -203,22 +208,23 @@ class ResponseRelay:
 
     def _pass(self, pieces: list[bytes], *, last: bool, excess: bytes = b"") -> None:
         """Pass pieces of the response on; the last ones with its end."""
-        live, response, out = self._live, self.response, self._tail
+        in_flight, response, out = self._in_flight, self.response, self._tail
+        assert in_flight is not None  # noqa: S101 - for the type checker
         assert response is not None  # noqa: S101 - for the type checker
-        if live.holds:
+        if in_flight.holds:
             out += pieces
             if not last:
                 return
-            body = live.response_whole(b"".join(out))
-            if live.is_judged:
+            body = in_flight.whole(b"".join(out))
+            if in_flight.is_judged:
                 self._tail = []
                 self._judge(body, excess=excess)
                 return
             length = len(body) if pieces or body else None
-            response.fields = (*response.fields, *live.told())
+            response.fields = (*response.fields, *in_flight.told())
             self._tail = out = [self._head_of(response, length), body]
         else:
-            tee = live.tee
+            tee = in_flight.tee
             for piece in pieces:
                 told = piece if tee is None else tee(piece)
                 if told is piece and not self._chunks:
@@ -228,11 +234,11 @@ class ResponseRelay:
             if last:
                 if tee is not None and (rest := tee(b"")):
                     self._add(out, rest)
-                if live.is_judged:
+                if in_flight.is_judged:
                     self._judge(None, excess=excess)
                     return
                 if self._chunks:
-                    out.append(messages.last_chunk((*response.body.trailers, *live.told())))
+                    out.append(messages.last_chunk((*response.body.trailers, *in_flight.told())))
         if not last:
             self._send_tail()
             return
@@ -249,9 +255,10 @@ class ResponseRelay:
         self._ground.run(self._end_judged(body))
 
     async def _end_judged(self, body: bytes | None) -> None:
-        live, response = self._live, self.response
+        in_flight, response = self._in_flight, self.response
+        assert in_flight is not None  # noqa: S101 - for the type checker
         assert response is not None  # noqa: S101 - for the type checker
-        told = await live.judged(
+        told = await in_flight.judged(
             body, send=None if body is not None else self._send_now, gone=lambda: self._call.is_over
         )
         if self._call.is_over:
@@ -265,9 +272,9 @@ class ResponseRelay:
             if told:
                 self._add(self._tail, told)
             if self._chunks:
-                self._tail.append(messages.last_chunk((*response.body.trailers, *live.told())))
+                self._tail.append(messages.last_chunk((*response.body.trailers, *in_flight.told())))
         else:
-            response.fields = (*response.fields, *live.told())
+            response.fields = (*response.fields, *in_flight.told())
             length = len(told) if body or told else None
             self._tail = [self._head_of(response, length), told]
         self._done()
@@ -279,13 +286,14 @@ class ResponseRelay:
 
     def _done(self, excess: bytes = b"") -> None:
         """End the exchange, and the response once its record is on the disk."""
-        live, response, call = self._live, self.response, self._call
+        in_flight, response, call = self._in_flight, self.response, self._call
+        assert in_flight is not None  # noqa: S101 - for the type checker
         assert response is not None  # noqa: S101 - for the type checker
         if excess or response.body.excess or not response.keeps_alive:
             call.drop_upstream()
         call.release_upstream()
         call.end(_COMPLETE)
-        if live.waits_for_disk:
+        if in_flight.waits_for_disk:
             self._ground.run(self._end_later())
         else:
             self._send_tail()
@@ -302,7 +310,8 @@ class ResponseRelay:
 
     async def _end_later(self) -> None:
         """Hold the end of the response until its record is on the disk."""
-        reply = await self._live.durable()
+        assert self._in_flight is not None  # noqa: S101 - for the type checker
+        reply = await self._in_flight.durable()
         if self._call.is_over:
             return
         if reply is not None:

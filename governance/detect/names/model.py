@@ -29,7 +29,7 @@ from governance.detect.names.person_checks import (
 )
 from governance.detect.names.readers import LIBRARIES, Labelled, Reader
 from governance.detect.normalized_text import TextView
-from governance.detect.offline_imports import load, one_thread_of_blas
+from governance.detect.offline_imports import load
 from governance.names.words import (
     common,
     family_names,
@@ -287,7 +287,6 @@ def _of_spacy(model: str) -> _Pipeline:
             f"names.model {model!r} cannot be loaded ({type(error).__name__}). Install the "
             "spaCy pipeline, or set names.model to 'embedded' or null."
         ) from error
-    _on_fast_blas(nlp)
     if "ner" not in nlp.pipe_names:
         raise ConfigurationError(
             f"names.model {model!r} has no named entity recogniser (its parts: "
@@ -308,17 +307,3 @@ def _reader(nlp: Any) -> Reader:
                 yield [(ent.label_, ent.start_char, ent.end_char) for ent in doc.ents]
 
     return read
-
-
-def _on_fast_blas(nlp: Any) -> None:
-    """Multiply with numpy's library, two to three times as fast as the one that thinc brings."""
-    from thinc.api import NumpyOps
-
-    if not one_thread_of_blas():
-        return
-
-    for _, pipe in nlp.pipeline:
-        model = getattr(pipe, "model", None)
-        for node in model.walk() if model is not None else ():
-            if type(node.ops) is NumpyOps:
-                node.ops = NumpyOps(use_blis=False)

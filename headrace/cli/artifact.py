@@ -342,7 +342,8 @@ def export(
     from trajectory.files import READABLE, replace_file
 
     _ = form  # there is one
-    known = registry(AppContext.of(context))
+    running = AppContext.of(context)
+    known = registry(running)
     rows = []
     for name in artifacts or known.names():
         live = known.live(name) if name in known.names() else None
@@ -351,6 +352,7 @@ def export(
             if artifacts:
                 raise ConfigurationError(f"{name!r} is no live skill (`headrace artifact list`)")
             continue
+        running.note_reading(live.label, "artifact export")
         home = folder / name
         home.mkdir(parents=True, exist_ok=True)
         replace_file(home / "SKILL.md", _skill_text(live, content.skill).encode(), READABLE)

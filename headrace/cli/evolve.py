@@ -186,15 +186,18 @@ def inspect(
     from trajectory.artifact import Artifact
     from trajectory.documents.document import load_document
 
-    artifacts = registry(AppContext.of(context))
+    running = AppContext.of(context)
+    artifacts = registry(running)
     file = Path(artifact)
     if file.suffix in (".yaml", ".yml"):
         document = load_document(Artifact, file)
         content: ArtifactSpec | None = document.spec
-        found = artifacts.inspect(document)
+        label, found = document.metadata.name, artifacts.inspect(document)
     else:
         version = find_artifact(artifacts, artifact)
-        content, found = version.content, artifacts.inspect_version(version)
+        content, label, found = version.content, version.label, artifacts.inspect_version(version)
+    # What contradicts an artefact is shown in the words of the agent's owner.
+    running.note_reading(label, "evolve inspect")
     rows = [
         {
             "rule": one.rule,

@@ -13,8 +13,8 @@ from tests.train.lakes import Session, lake_of
 
 SHOW_CONTENT = {
     "sql", "reveal", "trajectory show", "trajectory export", "trajectory replay", "harness show",
-    "harness diff", "approvals show", "evolve explain", "artifact show", "artifact diff",
-    "artifact propose", "requests run",
+    "harness diff", "approvals show", "evolve explain", "evolve inspect", "artifact show",
+    "artifact diff", "artifact export", "artifact propose", "requests run",
 }  # fmt: skip
 """Commands that print what people or agents said, or was drawn from it: each reading is an audit event."""
 SHOW_NONE = {
@@ -32,8 +32,8 @@ SHOW_NONE = {
     "train show", "train adopt", "train promote", "train rollback", "train try", "train end-trial",
     "schedule list", "schedule check", "schedule run", "schedule watch", "schedule history",
     "schedule export", "evolve plan", "evolve run", "evolve history", "evolve approve", "evolve reject",
-    "evolve inspect", "artifact add", "artifact list", "artifact promote", "artifact rollback",
-    "artifact try", "artifact end-trial", "artifact export", "trial begin", "trial list", "trial show",
+    "artifact add", "artifact list", "artifact promote", "artifact rollback",
+    "artifact try", "artifact end-trial", "trial begin", "trial list", "trial show",
     "trial step", "trial approve", "trial reject", "trial end", "gateway", "gateway run", "gateway probe",
     "gateway inventory", "gateway rotate-spool-key", "govern", "serve", "sql-server", "tap",
     "keys create", "keys limit", "keys rotate", "keys list", "keys revoke",
@@ -68,3 +68,40 @@ def test_a_reading_is_an_audit_event(
     (entry,) = AppContext(tmp_path / "home", debug=False).audit.entries()
     assert (entry.actor, entry.action) == (system_user().name, action)
     assert "lamps" not in json.dumps(entry.detail)
+
+
+SKILL = """\
+apiVersion: headrace/v1
+kind: Artifact
+metadata: {name: lamps, description: Sells lamps.}
+spec:
+  proposer: jo
+  licence: CC0-1.0
+  skill:
+    title: Selling lamps
+    trigger: {phrases: [lamp]}
+    procedure: 1. Ask which lamps.
+"""
+
+
+def test_skills_that_are_written_to_disk_or_looked_through_are_readings(tmp_path: Path) -> None:
+    (tmp_path / "skill.yaml").write_text(SKILL)
+    lake_of(tmp_path / "home" / "lake", Session(1))
+
+    def readings(*arguments: str) -> list[tuple[str, object]]:
+        home = ["--home", str(tmp_path / "home")]
+        assert run([*home, *arguments]) == 0
+        entries = AppContext(tmp_path / "home", debug=False).audit.entries()
+        return [(one.subject, one.detail) for one in entries if one.action == "content.read"]
+
+    assert readings("artifact", "add", str(tmp_path / "skill.yaml")) == []
+    assert readings("artifact", "promote", "lamps", "0001") == []
+    assert readings("artifact", "export", str(tmp_path / "out")) == [
+        ("lamps@0001", '{"command": "artifact export"}')
+    ]
+    assert "which lamps" in (tmp_path / "out" / "lamps" / "SKILL.md").read_text()
+    for asked, subject in (("lamps", "lamps@0001"), (str(tmp_path / "skill.yaml"), "lamps")):
+        assert readings("evolve", "inspect", asked)[-1] == (
+            subject,
+            '{"command": "evolve inspect"}',
+        )

@@ -272,7 +272,7 @@ def _policy(settings: Settings, home: Home) -> Iterator[CheckResult]:
     from headrace.app.master_key import key_is_there, load_secrets
     from headrace.govern.policy_in_force import last_policy
 
-    bundle = load_bundle(Path(settings.policy.bundle))
+    bundle = load_bundle(settings.policy.folder)
     yield CheckResult("policy", "ok", f"{settings.policy.bundle} {bundle.content_hash}")
     if not key_is_there(home.secrets):
         return

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from proxy.config import GatewayConfig, ListenAddress, refuse_clashes
 from trajectory.assembly.effects import SideEffect
+from trajectory.errors import ConfigurationError
 
 DEFAULT_HOME = Path(".headrace")
 
@@ -40,6 +41,21 @@ class PolicySettings(_Section):
     four_eyes: tuple[Literal["promote", "erase", "reveal", "release", "policy"], ...] = ()
     """Acts for which one person asks and another one approves (``headrace requests``). With ``policy``, the
     bundle in force is the one that ``headrace policy adopt`` put there, whatever ``policy.bundle`` says."""
+
+    @property
+    def folder(self) -> Path:
+        """The bundle in force: its folder, or its name where it is a shipped one.
+
+        Raises:
+            ConfigurationError: two people decide which it is, and have not yet.
+        """
+        folder = Path(self.bundle)
+        if "policy" in self.four_eyes and not folder.is_dir():
+            raise ConfigurationError(
+                "no policy is adopted yet, and two people decide which is in force (policy.four_eyes): ask "
+                "for one with `headrace policy adopt BUNDLE`, then a second person approves it"
+            )
+        return folder
 
 
 class ConsentSettings(_Section):

@@ -1,7 +1,6 @@
 """``headrace gateway``: the capturing gateway alone, as it is deployed in front of agents."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,7 +34,7 @@ def gateway(context: typer.Context) -> None:
     home = running.home.create()
     secrets = running.secrets
     config = gateway_config(running.settings, home)
-    policy = load_bundle(Path(running.settings.policy.bundle))
+    policy = load_bundle(running.settings.policy.folder)
     check_routes(policy, config.routes)
     guard = GuardSetup.of(policy, config.routes, home, secrets)
     note_mistyped_variables()
@@ -135,7 +134,7 @@ def _probe_inline(
     from proxy.routes.probe import probe as ask_upstream
 
     running = AppContext.of(context)
-    setup = InlineSetup.of(load_bundle(Path(running.settings.policy.bundle)), running.secrets)
+    setup = InlineSetup.of(load_bundle(running.settings.policy.folder), running.secrets)
     terms = None if setup is None else setup()
     routes = [] if terms is None else [one for one in config.routes if one.name in terms.routes]
     routes = [one for one in routes if route in (None, one.name)]

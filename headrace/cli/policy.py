@@ -217,7 +217,7 @@ def schema() -> None:
 def _load(running: AppContext, bundle: Path | None) -> "PolicyBundle":
     from governance.policy import load_bundle
 
-    return load_bundle(bundle or Path(running.settings.policy.bundle))
+    return load_bundle(bundle or running.settings.policy.folder)
 
 
 def _redactor(bundle: "PolicyBundle", key: bytes) -> "Redactor":

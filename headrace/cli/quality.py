@@ -53,7 +53,7 @@ def report(
     since, until = days_until(day, days)
     steps = stored_facts(running.lake.query, since, until)
     reference = stored_facts(running.lake.query, since - timedelta(days=reference_days), since)
-    policy = load_bundle(Path(running.settings.policy.bundle)).quality.spec
+    policy = load_bundle(running.settings.policy.folder).quality.spec
     expectations = asking(policy.expectations, STORED)
     results = Suite(expectations).results(steps)
     drifts = drift(steps, reference)
@@ -117,7 +117,7 @@ def substrate_report(
 
     running = AppContext.of(context)
     manifest = find_manifest(running, name)
-    bundle = load_bundle(Path(running.settings.policy.bundle))
+    bundle = load_bundle(running.settings.policy.folder)
     policy = bundle.quality.spec.substrate
     entries, gate = load_items(manifest), gate_of(running)
     report = gate.judge(running.lake, entries)

@@ -5,7 +5,7 @@ import re
 import secrets
 import signal
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Annotated
 
 import typer
@@ -72,7 +72,7 @@ def tap(
         f"tap-{secrets.token_hex(12)}",
         trace_parent=environment.get("TRACEPARENT"),
     )
-    folder = load_bundle(Path(running.settings.policy.bundle)).path
+    folder = load_bundle(running.settings.policy.folder).path
     terms = tap_terms(folder, about.name, home, running.secrets)
     tapping = TapSession(config, registry, about, running.secrets.derive(b"spool"), terms)
     code = run_tapped(command, environment, tapping.listen, tapping.counters, tapping.guard)

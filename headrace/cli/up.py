@@ -4,7 +4,6 @@ import shlex
 import socket
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import typer
 
@@ -44,7 +43,7 @@ def up(context: typer.Context) -> None:
     _ = running.secrets
     config = gateway_config(running.settings, home)
     note_mistyped_variables()
-    load_bundle(Path(running.settings.policy.bundle))  # told here, not in the governor's log
+    load_bundle(running.settings.policy.folder)  # told here, not in the governor's log
     _refuse_taken_ports(config)
     with only_one(home.state):  # another `up` of this home is told before anything is started
         pass

@@ -237,7 +237,7 @@ def build_pipeline(
             remembered_calls=settings.govern.remembered_calls,
         ),
         governor=GovernorSource(
-            Path(settings.policy.bundle),
+            settings.policy.folder,
             lake,
             secrets,
             audit,

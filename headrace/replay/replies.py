@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 
 from governance.policy import load_bundle
@@ -55,7 +54,7 @@ def cleaner(
     A name that governance found only in a later message may still stand in an earlier one here;
     the comparison lets a mark in the recording stand for it.
     """
-    bundle = load_bundle(Path(settings.policy.bundle))
+    bundle = load_bundle(settings.policy.folder)
     redactor = redactor_of(
         bundle,
         pseudonym_key=secrets.derive(b"pseudonym"),

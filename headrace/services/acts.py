@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import cast
 
 from headrace.app.context import AppContext
@@ -124,7 +123,7 @@ def _opened(app: AppContext, mark: str) -> str:
         if key is None:
             raise IntegrityError("the subject's key is destroyed: nobody can open this any more.")
         return unseal(key, sealed)
-    epochs = load_bundle(Path(app.settings.policy.bundle)).redaction.spec.key_epoch
+    epochs = load_bundle(app.settings.policy.folder).redaction.spec.key_epoch
     pseudonym_key = app.secrets.derive(b"pseudonym")
     for epoch in range(epochs, 0, -1):
         try:

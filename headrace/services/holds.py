@@ -59,7 +59,7 @@ def holds_in(
         PolicyError: the policy is wrong.
         RetryableError: its files change again and again.
     """
-    path = Path(settings.policy.bundle)
+    path = settings.policy.folder
     for _ in range(_LOOKS):
         before = _written(path)
         age = time.time() - before[0]

@@ -19,8 +19,8 @@ def personal_data_of(app: "AppContext") -> FindPersonalData:
         from governance.policy import load_bundle
         from governance.redact.report import RedactionScope
 
-        bundle = load_bundle(Path(app.settings.policy.bundle))
-        redactor = _redactor(Path(app.settings.policy.bundle), bundle.content_hash)
+        bundle = load_bundle(app.settings.policy.folder)
+        redactor = _redactor(app.settings.policy.folder, bundle.content_hash)
         done = redactor.redact_text(
             text, scope=RedactionScope("artefact", "artefact", linked=False)
         )

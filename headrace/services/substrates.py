@@ -39,7 +39,7 @@ def find_manifest(app: AppContext, name: str | None) -> SubstrateManifest:
 
 def gate_of(app: AppContext) -> SubstrateGate:
     """Return the quality gate of the policy in force."""
-    bundle = load_bundle(Path(app.settings.policy.bundle))
+    bundle = load_bundle(app.settings.policy.folder)
     return SubstrateGate(bundle.quality.spec, bundle.redaction.spec.allow)
 
 

@@ -34,7 +34,7 @@ SELECT role, parts FROM conversation WHERE step_id = $id ORDER BY position LIMIT
 def _policy(asked: PageRequest) -> Mapping[str, Any]:
     from governance.policy import load_bundle
 
-    bundle = load_bundle(Path(asked.console.running.settings.policy.bundle))
+    bundle = load_bundle(asked.console.running.settings.policy.folder)
     files = _files(bundle.path)
     chosen = asked.query.get("file", "redaction.yaml")
     if chosen not in files:
@@ -71,7 +71,7 @@ def _exported(asked: PageRequest) -> Download:
     """Return a file of the bundle, or the edit of it that was sent, to be put into the repository."""
     from governance.policy import load_bundle
 
-    files = _files(load_bundle(Path(asked.console.running.settings.policy.bundle)).path)
+    files = _files(load_bundle(asked.console.running.settings.policy.folder).path)
     name = asked.query.get("file", "redaction.yaml")
     if name not in files:
         raise HTTPException(404)

@@ -250,10 +250,9 @@ def test_a_policy_is_in_force_when_two_adopted_it(app: AppContext, tmp_path: Pat
         return made
 
     def in_force() -> str:
-        bundle = load_settings(home=app.home.root).policy.bundle
-        return load_bundle(Path(bundle)).content_hash
+        return load_bundle(load_settings(home=app.home.root).policy.folder).content_hash
 
-    with pytest.raises(ConfigurationError, match="no such policy folder"):
+    with pytest.raises(ConfigurationError, match="headrace policy adopt"):
         in_force()
     first = ask()
     four_eyes.approve(app, ODA, first.request_id, reason="read it", progress=quiet)

@@ -14,34 +14,34 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from governance.audit_entries import (
+    BEGINNING,
+    AuditHead,
+    AuditPlace,
+    entries_after,
+    head_of,
+    latest_entries,
+    line_of,
+    record_of,
+    sealed,
+)
 from governance.records import AuditRecord
 from trajectory.canonical import JsonValue, content_hash
 from trajectory.errors import IntegrityError, RetryableError
 from trajectory.files import make_folders, replace_file, sync_folder
 
 _BLOCK = 65536
-GENESIS = "b2:" + "0" * 40
-"""What the first entry names as the hash before it."""
 CUT = "audit.cut"
 """The action of an entry that tells that entries before it are gone."""
 HEADLESS = "audit.headless"
 """The action of an entry that tells that nobody could say how far the log went before it."""
 TORN = "audit.torn"
 """The action of an entry that tells that a part of an entry was taken away before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditHead:
-    """The end of a log; noted elsewhere, it proves that nothing before it was cut off."""
-
-    sequence: int
-    """Entries so far."""
-    entry_hash: str
 
 
 class Witness(Protocol):
@@ -116,28 +116,28 @@ class AuditLog:
             self._is_compared = True
             if noted is None:
                 if head.sequence:
-                    head = _head_of(self._write(file, head, "headrace", HEADLESS, "audit.head", {}))
+                    head = head_of(self._write(file, head, "headrace", HEADLESS, "audit.head", {}))
                 else:
                     replace_file(self._beside, self._said(head))
             elif noted.sequence > head.sequence:
-                head = _head_of(self._write(file, head, "headrace", CUT, _gone(head, noted), {}))
+                head = head_of(self._write(file, head, "headrace", CUT, _gone(head, noted), {}))
             if torn:
                 said: dict[str, JsonValue] = {"bytes": torn}
-                head = _head_of(self._write(file, head, "headrace", TORN, "the last line", said))
+                head = head_of(self._write(file, head, "headrace", TORN, "the last line", said))
             record = self._write(file, head, actor, action, subject, detail or {})
             with suppress(OSError):  # the entry stands; the head may be behind
-                replace_file(self._beside, self._said(_head_of(record)))
+                replace_file(self._beside, self._said(head_of(record)))
             if self._witness is not None:
                 with suppress(RetryableError):
-                    self._witness.put(self._said(_head_of(record)))
+                    self._witness.put(self._said(head_of(record)))
         return record
 
     def _compared(self, file: int, head: AuditHead, witnessed: AuditHead) -> AuditHead:
         """Enter that a log as long as the witness's is another one; return the end."""
-        if any(_head_of(one) == witnessed for one in self.entries()):
+        if any(head_of(one) == witnessed for one in self.entries()):
             return head
         said = f"what led to entry {witnessed.sequence}"
-        return _head_of(self._write(file, head, "headrace", CUT, said, {}))
+        return head_of(self._write(file, head, "headrace", CUT, said, {}))
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
@@ -164,7 +164,7 @@ class AuditLog:
         subject: str,
         detail: Mapping[str, JsonValue],
     ) -> AuditRecord:
-        record = _sealed(
+        record = sealed(
             AuditRecord(
                 sequence=head.sequence + 1,
                 recorded_at=self._clock(),
@@ -179,7 +179,7 @@ class AuditLog:
         )
         before = os.fstat(file).st_size
         try:
-            left = memoryview(_line(record))
+            left = memoryview(line_of(record))
             while left:
                 left = left[os.write(file, left) :]
             os.fsync(file)
@@ -236,20 +236,21 @@ class AuditLog:
         Raises:
             IntegrityError: a line is not an entry.
         """
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.endswith(b"\n"):
-                    return
-                yield _parsed(line, number, self._path.name)
+        for record, _ in entries_after(self._path, BEGINNING):
+            yield record
+
+    def latest(self, count: int) -> list[AuditRecord]:
+        """Return the last entries as they are written, unverified; only the end of the log is read.
+
+        Raises:
+            IntegrityError: one of these lines is not an entry.
+        """
+        return latest_entries(self._path, count)
 
     def head(self) -> AuditHead:
         """Return the end of the log."""
-        head = AuditHead(0, GENESIS)
-        for record in self.entries():
-            head = _head_of(record)
-        return head
+        latest = self.latest(1)
+        return head_of(latest[0]) if latest else BEGINNING.head
 
     def verify(self, *anchors: AuditHead) -> AuditHead:
         """Check the whole chain and return its end.
@@ -261,13 +262,29 @@ class AuditLog:
             IntegrityError: an entry was changed, removed, inserted or moved, or the log was cut
                 before the anchor; the text names the first entry that is wrong.
         """
+        return self.verify_after(BEGINNING, *anchors).head
+
+    def verify_after(self, place: AuditPlace, *anchors: AuditHead) -> AuditPlace:
+        """Check what follows a place that was verified before, and return the end.
+
+        Entries before that place are not read: of them a change goes unnoticed here.
+
+        Args:
+            place: where an earlier call ended.
+            anchors: see :meth:`verify`; those before the place are left out.
+
+        Raises:
+            IntegrityError: see :meth:`verify`; also where the entry of that place is no longer there.
+        """
         noted = self._noted()  # before the log is read: others may append meanwhile
         witnessed = self._witnessed()
-        head = AuditHead(0, GENESIS)
-        missing = {*anchors, *([] if witnessed is None else [witnessed])} - {head}
-        for number, record in enumerate(self.entries(), start=1):
-            self._check(record, head, number)
-            head = _head_of(record)
+        self._require_end(place)
+        head, end = place.head, place.offset
+        others = {*anchors, *([] if witnessed is None else [witnessed])} - {head}
+        missing = {one for one in others if one.sequence >= head.sequence}
+        for record, offset in entries_after(self._path, place):
+            self._check(record, head, head.sequence + 1)
+            head, end = head_of(record), offset
             missing.discard(head)
         noted = noted or self._noted()
         if noted is None and head.sequence:
@@ -287,7 +304,23 @@ class AuditLog:
                 f"{self._path.name}: entry {first.sequence} {whose} is not in the log: it "
                 "was cut off or written anew. Restore it from a backup and compare."
             )
-        return head
+        return AuditPlace(head, end)
+
+    def _require_end(self, place: AuditPlace) -> None:
+        """Refuse a log in which the entry of a place does not end there.
+
+        Raises:
+            IntegrityError: it is so.
+        """
+        if place == BEGINNING:
+            return
+        is_there = self._path.exists() and self._path.stat().st_size >= place.offset
+        found = latest_entries(self._path, 1, before=place.offset) if is_there else []
+        if [head_of(sealed(one, self._key)) for one in found] != [place.head]:
+            raise IntegrityError(
+                f"{self._path.name}: entry {place.head.sequence}, which was verified earlier, is not where "
+                "it stood: the log was cut off or written anew. Restore it from a backup and compare."
+            )
 
     def _check(self, record: AuditRecord, before: AuditHead, number: int) -> None:
         problem = ""
@@ -295,7 +328,7 @@ class AuditLog:
             problem = f"has sequence {record.sequence}, expected {before.sequence + 1}"
         elif record.previous_hash != before.entry_hash:
             problem = "does not follow the entry before it"
-        elif _sealed(record, self._key).entry_hash != record.entry_hash:
+        elif sealed(record, self._key).entry_hash != record.entry_hash:
             problem = "was changed after it was written"
         elif record.action == CUT:
             problem = f"tells that {record.subject} had been cut off before it"
@@ -313,49 +346,20 @@ class AuditLog:
         """Return the end of an open log, whose last line is whole, by reading that line only."""
         size = start = os.fstat(file).st_size
         if size == 0:
-            return AuditHead(0, GENESIS)
+            return BEGINNING.head
         tail = b""
         while start > 0 and tail.rstrip(b"\n").count(b"\n") == 0:
             start = max(0, start - _BLOCK)
             tail = os.pread(file, size - start, start)
-        record = _parsed(tail.splitlines()[-1], -1, self._path.name)
-        if _sealed(record, self._key).entry_hash != record.entry_hash:
+        record = record_of(tail.splitlines()[-1], self._path.name)
+        if sealed(record, self._key).entry_hash != record.entry_hash:
             raise IntegrityError(
                 f"{self._path.name}: the last entry was changed, so nothing may follow it. "
                 "See `headrace audit verify`."
             )
-        return _head_of(record)
-
-
-def _head_of(record: AuditRecord) -> AuditHead:
-    return AuditHead(record.sequence, record.entry_hash)
+        return head_of(record)
 
 
 def _gone(head: AuditHead, noted: AuditHead) -> str:
     first, last = head.sequence + 1, noted.sequence
     return f"entries {first} to {last}" if last > first else f"entry {last}"
-
-
-def _sealed(record: AuditRecord, key: bytes) -> AuditRecord:
-    said = _as_json(record)
-    said.pop("entry_hash")
-    return AuditRecord(**{**asdict(record), "entry_hash": content_hash(said, key=key[:64])})
-
-
-def _as_json(record: AuditRecord) -> dict[str, JsonValue]:
-    return {**asdict(record), "recorded_at": record.recorded_at.isoformat()}
-
-
-def _line(record: AuditRecord) -> bytes:
-    return json.dumps(_as_json(record), ensure_ascii=False, sort_keys=True).encode() + b"\n"
-
-
-def _parsed(line: bytes, number: int, name: str) -> AuditRecord:
-    try:
-        said = json.loads(line)
-        return AuditRecord(**{**said, "recorded_at": datetime.fromisoformat(said["recorded_at"])})
-    except (ValueError, TypeError, KeyError):
-        where = f"{name}:{number}" if number > 0 else name
-        raise IntegrityError(
-            f"{where}: not an audit entry. The log is not intact; restore it from a backup."
-        ) from None

@@ -32,8 +32,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check the hash chain of the audit log; print its head, to be noted elsewhere as an anchor."""
-    from governance.audit import AuditHead
-    from headrace.services.anchors import read_anchors, verified_log
+    from governance.audit_entries import AuditHead
+    from headrace.services.anchors import read_anchors
+    from headrace.services.audit_check import verified_log
 
     running = AppContext.of(context)
     noted = read_anchors(anchors, running.certifier.public_key) if anchors is not None else []
@@ -69,7 +70,8 @@ def anchor(
     as_json: JsonOption = False,
 ) -> None:
     """Check the audit log and store its signed end elsewhere, so that a cut is detected."""
-    from headrace.services.anchors import append_anchor, post_anchor, signed_anchor, verified_log
+    from headrace.services.anchors import append_anchor, post_anchor, signed_anchor
+    from headrace.services.audit_check import verified_log
 
     if file is None and url is None:
         raise ConfigurationError("say where to: --file FILE or --url URL.")
@@ -90,7 +92,7 @@ def list_entries(
     as_json: JsonOption = False,
 ) -> None:
     """List the latest entries of the audit log."""
-    entries = list(AppContext.of(context).audit.entries())[-limit:]
+    entries = AppContext.of(context).audit.latest(limit)
     columns = ("sequence", "recorded_at", "actor", "action", "subject", "detail")
     print_rows(
         [jsonable(entry) for entry in entries],

@@ -3,20 +3,16 @@
 import json
 import os
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from governance.audit import AuditHead, AuditLog
-from governance.certificates import ANCHOR, Certifier, read_certificate, verified
-from headrace.app.context import AppContext
-from headrace.govern.checkpoint import CheckpointStore, installation_name
-from lakehouse.storage.location import Location
+from governance.audit_entries import AuditHead
+from governance.certificates import ANCHOR, Certifier, verified
+from headrace.govern.checkpoint import installation_name
 from lakehouse.storage.notes import Notes
 from trajectory.canonical import JsonObject
-from trajectory.errors import ConfigurationError, IntegrityError, WorkError
+from trajectory.errors import ConfigurationError, WorkError
 
 _SECONDS = 10.0
 
@@ -102,39 +98,3 @@ def read_anchors(path: Path, public_key: str) -> list[AuditHead]:
         ) from None
     statements = [verified(one, public_key, kind=ANCHOR) for one in said]
     return [AuditHead(int(str(one["sequence"])), str(one["entry_hash"])) for one in statements]
-
-
-def verified_log(app: AppContext, anchors: Sequence[AuditHead] = ()) -> AuditHead:
-    """Check the audit log against what others know of it; return its end.
-
-    Others are the anchors given, the note in the lake, the certificates of erasures and the governor's
-    checkpoint.
-
-    Raises:
-        IntegrityError: the log is not whole.
-    """
-    lake = app.settings.lake
-    notes = Notes(Location.parse(lake.path, lake.options))
-    log = AuditLog(
-        app.home.audit / "audit.jsonl",
-        app.secrets.derive(b"audit"),
-        witness=LakeWitness(notes, app.home.identity),
-    )
-    head = log.verify(*anchors, *_certified(app))
-    done = CheckpointStore(app.home.state).load().batch
-    if done and not head.sequence:
-        raise IntegrityError(
-            f"there is no audit log, and {done} batches were governed here: it was deleted. Restore "
-            f"{app.home.audit} from a backup and compare."
-        )
-    return head
-
-
-def _certified(app: AppContext) -> Iterator[AuditHead]:
-    """Yield the ends of the log that this installation's certificates of erasures name."""
-    for path in app.home.certificates.glob("*.json"):
-        # What is wrong with a certificate, `audit verify-certificate` tells.
-        with suppress(IntegrityError, ConfigurationError, KeyError, ValueError):
-            said = verified(read_certificate(path), app.certifier.public_key)
-            sequence, _, entry_hash = str(said["audit_anchor"]).partition(":")
-            yield AuditHead(int(sequence), entry_hash)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from governance.audit import GENESIS, AuditHead, AuditLog
+from governance.audit import AuditLog
+from governance.audit_entries import BEGINNING, GENESIS, AuditHead
 from trajectory.errors import IntegrityError, RetryableError
 
 KEY = b"a" * 32
@@ -253,3 +254,36 @@ def test_processes_share_a_log(tmp_path: Path) -> None:
 def test_the_file_is_private(tmp_path: Path) -> None:
     filled(tmp_path / "audit.jsonl", 1)
     assert (tmp_path / "audit.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_what_follows_a_verified_place_is_verified_alone(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path)
+    place = log.verify_after(BEGINNING)
+    assert log.verify_after(place) == place
+    log.append(actor="me", action="x", subject="y")
+    later = log.verify_after(place)
+    assert (later.head, later.offset) == (log.head(), path.stat().st_size)
+    with pytest.raises(IntegrityError, match="anchor"):
+        log.verify_after(place, AuditHead(6, "b2:other"))
+    path.write_bytes(path.read_bytes().replace(b'"b2:1"', b'"b2:9"'))
+    assert log.verify_after(later) == later, "an older entry is not read again"
+    with pytest.raises(IntegrityError, match=r"audit\.jsonl:2"):
+        log.verify()
+    path.write_bytes(path.read_bytes().replace(b'"y"', b'"z"'))
+    with pytest.raises(IntegrityError, match=r"audit\.jsonl:6"):
+        log.verify_after(place)
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "moved"])
+def test_a_verified_place_that_is_no_longer_there_is_noticed(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = filled(path)
+    place = log.verify_after(BEGINNING)
+    lines = path.read_bytes().splitlines(keepends=True)
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"".join(lines[:-1] if damage == "cut" else [*lines[1:], *lines[:1]]))
+    with pytest.raises(IntegrityError, match="entry 5, which was verified earlier"):
+        log.verify_after(place)

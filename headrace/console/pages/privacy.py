@@ -3,18 +3,19 @@
 A person's own value is sent with POST, so that it stands in no URL and no log.
 """
 
-from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from governance.certificates import read_certificate, verified
+from governance.records import AuditRecord
 from headrace.app.context import AppContext
+from headrace.app.output import moment
 from headrace.console.page import Page, PageRequest
 from headrace.console.pages.requests import begin
 from headrace.console.users import ADMIN, PRIVACY
 from headrace.services.acts import ERASE
-from headrace.services.anchors import verified_log
+from headrace.services.audit_check import check_new, check_whole
 from headrace.services.consent import pseudonyms_of, record_consent
 from headrace.services.erasure import ErasureRequest, check_names, erasure_of, preview
 from headrace.services.four_eyes import ask
@@ -25,6 +26,8 @@ from trajectory.errors import ConfigurationError, IntegrityError
 
 _SHOWN = 50
 """Entries of the audit log, and certificates, that a page shows."""
+_VERIFY = "verify"
+"""What the form says that wants the whole audit log checked."""
 _CONSENTS = """
 SELECT purpose, count(*) FILTER (granted) AS granted, count(*) FILTER (NOT granted) AS withdrawn
 FROM (SELECT tenant_id, subject, purpose, granted FROM consents
@@ -37,9 +40,9 @@ def _privacy(asked: PageRequest) -> Mapping[str, Any]:
     from governance.policy import load_bundle
 
     running = asked.console.running
-    person = _person(asked) if asked.sent else None
+    person = _person(asked) if asked.sent and asked.sent.get("do") != _VERIFY else None
     everything = asked.reads_every_tenant
-    bundle = load_bundle(Path(running.settings.policy.bundle))
+    bundle = load_bundle(running.settings.policy.folder)
     holds = bundle.retention.spec.legal_holds
     return {
         "person": person,
@@ -56,7 +59,7 @@ def _privacy(asked: PageRequest) -> Mapping[str, Any]:
         if everything
         else [],
         "certificates": _certificates(asked),
-        "audit": _audit(running) if everything else None,
+        "audit": _audit(asked) if everything else None,
     }
 
 
@@ -151,18 +154,28 @@ def _certificates(asked: PageRequest) -> list[Mapping[str, Any]]:
     return found
 
 
-def _audit(running: AppContext) -> Mapping[str, Any]:
-    try:
-        head = verified_log(running)
-        state = {
-            "entries": head.sequence,
-            "anchor": f"{head.sequence}:{head.entry_hash}",
-            "problem": None,
-        }
-    except IntegrityError as error:
-        state = {"entries": None, "anchor": None, "problem": str(error)}
-    latest = deque(running.audit.entries(), maxlen=_SHOWN)
-    return {**state, "latest": [*reversed(latest)]}
+def _audit(asked: PageRequest) -> Mapping[str, Any]:
+    """Return the latest entries of the audit log, and how far it was found intact.
+
+    A look checks what is new; the whole log is checked where somebody asks for it.
+    """
+    running = asked.console.running
+    check = (check_whole if asked.sent.get("do") == _VERIFY else check_new)(running)
+    head = check.place.head
+    return {
+        "entries": head.sequence,
+        "anchor": f"{head.sequence}:{head.entry_hash}",
+        "problem": check.problem,
+        "checked_at": moment(check.at),
+        "whole_checked_at": moment(check.whole_at),
+        "latest": _latest(running),
+    }
+
+
+def _latest(running: AppContext) -> list[AuditRecord]:
+    with suppress(IntegrityError):  # told above
+        return running.audit.latest(_SHOWN)[::-1]
+    return []
 
 
 PAGES = (

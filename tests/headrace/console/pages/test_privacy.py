@@ -42,3 +42,19 @@ def test_the_audit_log_is_verified_for_those_who_see_every_tenant(console: Conso
     assert told["audit"]["problem"] is None
     assert told["audit"]["anchor"].startswith(f"{told['audit']['entries']}:")
     assert client_of(console, ("privacy", "acme")).get("/privacy.json").json()["audit"] is None
+
+
+def test_the_whole_audit_log_is_verified_when_somebody_asks(console: Console) -> None:
+    client = client_of(console, ("privacy", "*"), name="petra")
+    client.get("/privacy.json")
+    log = console.running.home.audit / "audit.jsonl"
+    intact = log.read_bytes()
+    log.write_bytes(intact.replace(b'"actor": "', b'"actor": "x', 1))
+    assert client.get("/privacy.json").json()["audit"]["problem"] is None
+    sent = {"data": {"do": "verify"}, "headers": SAME}
+    assert "audit.jsonl:1" in client.post("/privacy.json", **sent).json()["audit"]["problem"]
+    assert 'role="alert"' in client.get("/privacy").text
+    log.write_bytes(intact)
+    told = client.post("/privacy.json", **sent).json()["audit"]
+    assert (told["problem"], told["checked_at"]) == (None, told["whole_checked_at"])
+    assert len(told["latest"]) == min(50, told["entries"])

@@ -118,6 +118,11 @@ class Home:
         return self.state / "requests"
 
     @property
+    def progress(self) -> Path:
+        """How far long work is: a file for each erasure, substrate and training."""
+        return self.state / "progress"
+
+    @property
     def policies(self) -> Path:
         """Copies of policy bundles, where two people adopt them."""
         return self.root / "policies"

@@ -29,6 +29,7 @@ def build(
     """Build a substrate; the same lake and document give the same bytes."""
     from headrace.engine import engine_of, open_engine
     from headrace.engine.redaction import walker_of
+    from headrace.services.progress_store import SUBSTRATE, recorded
     from headrace.services.substrates import gate_of
     from train.substrate.build import build_substrate
     from train.substrate.spec import load_substrate
@@ -39,13 +40,14 @@ def build(
     with (
         _noted(running),
         open_engine(engine_of(settings, engine), settings, home, running.secrets) as opened,
-        progress("building", quiet=as_json) as advance,
+        progress("building", quiet=as_json) as shown,
+        recorded(running, SUBSTRATE, spec.metadata.name, shown) as advance,
     ):
         manifest = build_substrate(
             running.lake,
             spec,
             out=home.substrates,
-            progress=lambda _stage, done, total: advance(done, total),
+            progress=advance,
             walker=walker_of(opened, running.lake),
             base=document.parent,
             gate=gate_of(running),

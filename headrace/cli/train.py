@@ -90,6 +90,7 @@ def run(
 
     Exit code 1 when the gate refused the candidate.
     """
+    from headrace.services.progress_store import TRAINING, recorded
     from headrace.services.substrates import find_manifest
     from train.recipes.settings import load_or_shipped
     from train.runs.order import LAST, RunOrder
@@ -104,7 +105,11 @@ def run(
         substrate, base = substrate or begun.substrate, base or Path(begun.base)
     start, label = _base(running, models, name, base)
     document = load_or_shipped(str(recipe))
-    with interruptible(), progress("training", quiet=as_json) as advance:
+    with (
+        interruptible(),
+        progress("training", quiet=as_json) as shown,
+        recorded(running, TRAINING, name, shown) as advance,
+    ):
         result = run_training(
             running.lake,
             recipe=document,
@@ -114,7 +119,7 @@ def run(
             name=name,
             places=RunFolders(home.runs, models),
             resume=resume,
-            progress=lambda _stage, done, total: advance(done, total),
+            progress=advance,
         )
     _print_result(result, as_json=as_json)
     if not result.verdict.passed:

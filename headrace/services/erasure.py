@@ -11,6 +11,7 @@ from headrace.govern.near_duplicates import sweep_near
 from headrace.govern.spool_expiry import sealed_captures
 from headrace.services.consent import pseudonyms_of
 from headrace.services.holds import holds_of
+from headrace.services.progress_store import ERASURE, progress_of
 from headrace.services.quarantine import QuarantineErasure, drop_held
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
 from train.registry.artifacts import ArtifactRegistry
@@ -81,6 +82,22 @@ def erase_person(app: AppContext, request: ErasureRequest, progress: Progress) -
         ConfigurationError: a name is empty or a pattern; nothing was erased.
     """
     people = _pseudonyms(app, request)
+    whom = ", ".join(person[0] for person in people)
+    known = progress_of(app).recorded(ERASURE, whom, who=request.actor, tenant=request.tenant)
+    with known as keep:
+
+        def advance(done: int, total: int) -> None:
+            keep("rows", done, total)
+            progress(done, total)
+
+        done = _erased(app, request, people, advance)
+        keep("certificate", 1, 1)
+    return done
+
+
+def _erased(
+    app: AppContext, request: ErasureRequest, people: list[tuple[str, ...]], progress: Progress
+) -> Erasure:
     pseudonyms = list(dict.fromkeys(one for person in people for one in person))
     _audit_request(app, request, pseudonyms)
     for registry in _registries(app):

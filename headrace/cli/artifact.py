@@ -1,10 +1,9 @@
 """``headrace artifact``: facts, procedures, and edits of prompts and tools, version by version."""
 
-import difflib
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +11,14 @@ from headrace.app.context import AppContext
 from headrace.app.output import print_fields, print_json, print_rows, printable
 from headrace.cli.common import JsonOption
 from headrace.cli.requests import promote_version
+from headrace.services.artifacts import (
+    content_of,
+    difference_of,
+    facts_of,
+    find_artifact,
+    history_of,
+    text_of,
+)
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -85,7 +92,7 @@ def add(
         load_document(Artifact, file), actor=AppContext.of(context).user.name, override=override
     )
     if as_json:
-        print_json(_told(added))
+        print_json(facts_of(added))
         return
     typer.echo(
         f"{added.label} is registered; next: headrace artifact promote {added.name} {added.version}"
@@ -233,18 +240,14 @@ def show(context: typer.Context, artifact: LabelArgument, as_json: JsonOption = 
     artifacts = registry(running)
     one = find_artifact(artifacts, artifact)
     running.note_reading(one.label, "artifact show")
-    history = [
-        {"at": entry.at, "action": entry.action, "actor": entry.actor, "reason": entry.reason}
-        for entry in artifacts.history(one.name)
-        if entry.version == one.version
-    ]
+    history = history_of(artifacts, one)
     if as_json:
-        print_json({**_told(one), "history": history, "content": _content(one)})
+        print_json({**facts_of(one), "history": history, "content": content_of(one)})
         return
-    print_fields(_told(one), as_json=False)
+    print_fields(facts_of(one), as_json=False)
     if history:
         print_rows(history, as_json=False, title="history")
-    typer.echo(f"\n{printable(_text(one))}")
+    typer.echo(f"\n{printable(text_of(one))}")
 
 
 @app.command()
@@ -256,8 +259,7 @@ def diff(
     artifacts = registry(running)
     before, after = find_artifact(artifacts, old), find_artifact(artifacts, new)
     running.note_reading(f"{before.label} {after.label}", "artifact diff")
-    first, second = (_text(one).splitlines() for one in (before, after))
-    changes = list(difflib.unified_diff(first, second, before.label, after.label, lineterm="", n=2))
+    changes = difference_of(before, after)
     if as_json:
         removed, added = (
             [line[1:] for line in changes[2:] if line.startswith(sign)] for sign in "-+"
@@ -380,38 +382,3 @@ def registry(running: AppContext) -> "ArtifactRegistry":
     from headrace.services.changes import artifact_registry
 
     return artifact_registry(running, running.user.name)
-
-
-def find_artifact(artifacts: "ArtifactRegistry", asked: str) -> "ArtifactVersion":
-    """Return a version by NAME@VERSION; by NAME the live one, else the newest."""
-    name, at, version = asked.partition("@")
-    if at:
-        return artifacts.get(name, version)
-    if name not in artifacts.names():
-        known = ", ".join(artifacts.names()) or "none"
-        raise ConfigurationError(f"no artefact {name!r}; there are: {known}")
-    return artifacts.live(name) or artifacts.versions(name)[-1]
-
-
-def _told(one: "ArtifactVersion") -> dict[str, Any]:
-    told = {name: value for name, value in one.manifest.items() if name != "provenance"}
-    return {
-        **told,
-        "status": one.status,
-        "evidence": one.evidence,
-        "subjects": one.subjects,
-    }
-
-
-def _content(one: "ArtifactVersion") -> dict[str, Any] | None:
-    content = one.content
-    return None if content is None else content.model_dump(mode="json", exclude_none=True)
-
-
-def _text(one: "ArtifactVersion") -> str:
-    import yaml
-
-    content = _content(one)
-    if content is None:
-        return "erased: all of it was drawn from an erased person's steps"
-    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)).rstrip()

@@ -182,7 +182,8 @@ def inspect(
     personal data and secrets, wider permissions, checks left out, and contradictions of the owner's
     texts. Ends with 1 if it finds something.
     """
-    from headrace.cli.artifact import find_artifact, registry
+    from headrace.cli.artifact import registry
+    from headrace.services.artifacts import find_artifact
     from trajectory.artifact import Artifact
     from trajectory.documents.document import load_document
 

@@ -5,10 +5,19 @@ from typing import Annotated
 import typer
 
 from headrace.app.context import AppContext
-from headrace.app.output import console, jsonable, note, print_json, print_rows, styled
+from headrace.app.output import (
+    console,
+    jsonable,
+    note,
+    print_fields,
+    print_json,
+    print_rows,
+    styled,
+)
 from headrace.cli.common import JsonOption
 
 _SHOWN_ROWS = 10
+_IS_STEP = "SELECT 1 FROM steps WHERE step_id = $id OR exchange_id = $id LIMIT 1"
 
 
 def register(app: typer.Typer) -> None:
@@ -18,14 +27,26 @@ def register(app: typer.Typer) -> None:
 
 def lineage(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="A step id, an exchange id, or MODEL@VERSION.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="NAME@VERSION of a model or an artefact, or a trajectory, step or exchange id."
+        ),
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Trace a training row back to its exchange and on to models, or a model back to its rows."""
+    """Trace a step or a trajectory on to what learned from it, or a version back to what it came from."""
+    from headrace.services.lineage import lineage_of
+    from train.registry.artifacts import ArtifactRegistry
     from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
 
     running = AppContext.of(context)
     models = running.home.models
+    artifacts = ArtifactRegistry(running.home.artifacts, source=running.lake)
+    is_step = running.lake.query(_IS_STEP, parameters={"id": what}).num_rows > 0
+    if what.partition("@")[0] in artifacts.names() or not (is_step or "@" in what):
+        print_fields(jsonable(lineage_of(running, what)), as_json=as_json)
+        return
     if "@" in what:
         name, _, version = what.partition("@")
         of_model = lineage_of_model(running.lake, name, version, models=models)

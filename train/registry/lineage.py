@@ -1,5 +1,6 @@
 """Lineage in both directions: from a step to the models that learned from it, and back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -234,7 +235,7 @@ def lineage_of_step(
         )
     step = steps[0]
     items = source.query(
-        "SELECT substrate, version, split, item_id FROM substrate_items WHERE step_id = ? "
+        "SELECT substrate, version, split FROM substrate_items WHERE step_id = ? "
         "ORDER BY substrate, version",
         parameters=[step_id],
     ).to_pylist()
@@ -244,7 +245,7 @@ def lineage_of_step(
         trajectory_id=step["trajectory_id"],
         origin=_origin(step),
         substrates=tuple((row["substrate"], row["version"], row["split"]) for row in items),
-        models=tuple(_uses(source, step_id, {row["item_id"] for row in items}, models)),
+        models=models_after(source, [step_id], models=models),
     )
 
 
@@ -263,16 +264,24 @@ def _origin(step: dict[str, Any]) -> ExchangeOrigin | None:
     return ExchangeOrigin(**{name: step[name] for name in names})
 
 
-def _uses(
-    source: LearningSource, step_id: str, item_ids: set[str], models: Path | None
-) -> list[ModelUse]:
+def models_after(
+    source: LearningSource, steps: Sequence[str], *, models: Path | None = None
+) -> tuple[ModelUse, ...]:
+    """Return the model versions whose run had one of the steps before it, and those that began with one."""
+    item_ids = {
+        row["item_id"]
+        for row in source.query(
+            "SELECT DISTINCT item_id FROM substrate_items WHERE step_id IN (SELECT unnest(?::VARCHAR[]))",
+            parameters=[[*steps]],
+        ).to_pylist()
+    }
     found = source.query(
         "SELECT DISTINCT m.name, m.version, m.status, m.run_id, r.substrate, r.substrate_version "
         "FROM substrate_items i JOIN runs_latest r "
         "ON i.substrate = r.substrate AND i.version = r.substrate_version "
         "JOIN models_latest m ON m.run_id = r.run_id "
-        "WHERE i.step_id = ? AND i.split = 'train' ORDER BY m.name, m.version",
-        parameters=[step_id],
+        "WHERE i.step_id IN (SELECT unnest(?::VARCHAR[])) AND i.split = 'train' ORDER BY m.name, m.version",
+        parameters=[[*steps]],
     ).to_pylist()
     uses = []
     for row in found:
@@ -288,7 +297,7 @@ def _uses(
                 learned=None if used is None else not used.isdisjoint(item_ids),
             )
         )
-    return uses + _heirs(source, uses)
+    return (*uses, *_heirs(source, uses))
 
 
 def _heirs(source: LearningSource, uses: list[ModelUse]) -> list[ModelUse]:

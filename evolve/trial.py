@@ -182,22 +182,29 @@ def margin_of(ladder: Ladder, name: str) -> float:
     return ladder.guard_margin if name in ladder.guards else ladder.slice_margin
 
 
+def log_needed(ladder: Ladder, name: str, comparisons: int) -> tuple[float, float]:
+    """Return from which logarithm on the e-processes of a comparison show harm, and that it is no worse.
+
+    Half of the risk of a false rollback is success's own, the others share the rest.
+    """
+    risk = ladder.false_rollbacks / 2 / (1 if name == SUCCESS else max(1, comparisons - 1))
+    return -math.log(risk), -math.log(ladder.false_promotions)
+
+
 def judge(
     ladder: Ladder, comparisons: Mapping[str, ArmComparison], lasted: timedelta
 ) -> TrialVerdict:
     """Return what follows; the same policy, counts and time give the same verdict.
 
-    Harm in any comparison rolls back: half of the risk is success's own, the others share the rest.
-    A promotion needs every comparison to be shown no worse, which costs no risk: the chance that a
+    Harm in any comparison rolls back. A promotion needs every comparison to be shown no worse, which costs no risk: the chance that a
     candidate passes that is worse in one of them is at most that of passing in this one.
     """
-    others = max(1, len(comparisons) - 1)
     harmed, open_still = [], []
     for name, found in comparisons.items():
-        risk = ladder.false_rollbacks / 2 / (1 if name == SUCCESS else others)
-        if found.log_harm >= -math.log(risk):
+        harm, no_worse = log_needed(ladder, name, len(comparisons))
+        if found.log_harm >= harm:
             harmed.append(f"{name} is worse: {_told(found)}")
-        if found.log_no_worse < -math.log(ladder.false_promotions):
+        if found.log_no_worse < no_worse:
             open_still.append(f"{name}: {_told(found)}")
     if harmed:
         return TrialVerdict("roll back", tuple(harmed))

@@ -1,7 +1,7 @@
 """One console over one small lake, for all tests of its pages."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evolve.policy import SHIPPED, load_evolution
+from evolve.trial_files import TrialFiles, TrialState
 from headrace.app.context import AppContext
 from headrace.app.guard import approvals_of
 from headrace.app.settings import ConsoleSettings
@@ -20,7 +21,9 @@ from headrace.console.users import TrustedProxies, User
 from headrace.services.changes import model_registry
 from headrace.services.sql_server import sql_service
 from proxy.guard.rules import ActionRule, RequestedCall, Ruling
-from tests.train.lakes import Session, lake_of
+from tests.train.lakes import PURPOSES, Session, lake_of
+from train.registry.artifacts import ArtifactRegistry
+from trajectory.artifact import Artifact
 
 HOST = "https://localhost"
 SAME = {"sec-fetch-site": "same-origin"}
@@ -30,6 +33,8 @@ PLACES = {
     "{run_id}": "r0001",
     "{name}": "shop",
     "{version}": "0001",
+    "{trial_id}": "model.shop.0001",
+    "{artifact}": "lighting",
 }
 """What stands for the parts of a path."""
 HOSTILE = (
@@ -81,7 +86,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     hostile = " ".join(HOSTILE)
     lake_of(
         home / "lake",
-        *(Session(number) for number in range(1, 4)),
+        *(Session(number, purposes=(*PURPOSES, "evolve")) for number in range(1, 4)),
         Session(4, question=hostile, answer=f"{hostile} <EMAIL_ADDRESS_ab12cd34>"),
         Session(5, tenant="globex", reward=0.0),
         *(Session(number, tenant="many") for number in range(100, 155)),
@@ -90,6 +95,10 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     running.home.create()
     running.lake.append_rows("decisions", [decision("d0001")])
     model_of(running)
+    artifact_of(running, "Ask which lamps.")
+    trials = TrialFiles(running.home.trials)
+    with trials.alone():
+        trials.write(trial_of("shop", "0001"))
     running.lake.append_rows("runs", [run_of("r0001")])
     PLACES["{approval_id}"] = held_call(running)
     service = sql_service(running.settings, running.home, running.secrets, running.lake)
@@ -107,6 +116,36 @@ def model_of(running: AppContext, *, passed: bool = True) -> str:
     registry = model_registry(running, "night")
     made = registry.register("shop", folder, {"origin": "adopted"}, passed=passed)
     return made.version
+
+
+def artifact_of(
+    running: AppContext,
+    procedure: str,
+    *,
+    name: str = "lighting",
+    tenant: str | None = None,
+    evidence: Sequence[str] = (),
+) -> str:
+    """Register a version of a skill; return its number."""
+    spec: dict[str, Any] = {
+        "tenant": tenant, "proposer": "jo", "licence": "CC0-1.0", "evidence": [*evidence],
+        "skill": {"title": "Lamps", "trigger": {"phrases": ["lamp"]}, "procedure": procedure},
+    }  # fmt: skip
+    document = Artifact.model_validate(
+        {"apiVersion": "headrace/v1", "kind": "Artifact", "metadata": {"name": name}, "spec": spec}
+    )
+    registry = ArtifactRegistry(running.home.artifacts, source=running.lake)
+    return registry.register(document, actor="night", override="a test's").version
+
+
+def trial_of(name: str, version: str) -> TrialState:
+    """Return a model's trial on its canary, as its file has it."""
+    at = datetime(2026, 11, 3, tzinfo=UTC)
+    ladder = load_evolution(SHIPPED).spec.promotion.ladder
+    return TrialState(
+        f"model.{name}.{version}", "model", name, version, f"{name}@0000", ("chat",), None, ladder,
+        at, "canary", at,
+    )  # fmt: skip
 
 
 def run_of(name: str, status: str = "done", **manifest: Any) -> dict[str, Any]:

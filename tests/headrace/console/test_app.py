@@ -39,6 +39,11 @@ MAY_SEE = {
     "/runs": EVERYBODY,
     "/runs/{run_id}": EVERYBODY,
     "/artefacts": EVERYBODY,
+    "/artefacts/{artifact}/{version}": {"reviewer", "privacy", "trainer", "admin"},
+    "/trials": EVERYBODY,
+    "/trials/{trial_id}": EVERYBODY,
+    "/lineage": EVERYBODY,
+    "/progress": {"operator", "privacy", "trainer", "admin"},
     "/sql": {"privacy", "trainer", "admin"},
     "/tables": EVERYBODY,
     "/account": EVERYBODY,
@@ -62,7 +67,8 @@ OPEN = {"/", "/sign-in", "/sign-in/provider", "/sign-in/callback", "/sign-out"}
 """Routes for people who are not signed in."""
 EVERY_TENANT = {
     "/policy", "/models", "/models/{name}/{version}", "/evolve", "/evolve/{decision_id}", "/runs",
-    "/runs/{run_id}", "/artefacts",
+    "/runs/{run_id}", "/artefacts", "/artefacts/{artifact}/{version}", "/trials", "/trials/{trial_id}",
+    "/lineage",
 }  # fmt: skip
 """Pages of what belongs to no tenant."""
 
@@ -185,7 +191,13 @@ def test_no_page_shows_what_was_said_without_an_audit_event(console: Console) ->
                 shown.add(path)
                 noted = {entry[:2] for entry in audited(console)[before:]}
                 assert noted & {("reader", "content.read"), ("reader", "lake.answered")}, path
-    assert shown == {"/trajectories/{trajectory_id}", "/review", "/sql"}
+    content = {
+        "/trajectories/{trajectory_id}",
+        "/review",
+        "/sql",
+        "/artefacts/{artifact}/{version}",
+    }
+    assert shown == content
 
 
 def test_a_list_goes_on_where_the_page_before_ended(console: Console) -> None:

@@ -4,8 +4,8 @@
 
 24 ways lead to a server behind a guarded route, 8 to a stdio server behind the tap; both take whatever they get,
 and what reaches them has passed. 13 are answers of a model, and what its client reads has passed. The last line is
-one JSON object: ``evasions, evasions_passed, added_ms_per_call, added_ms_per_answer``. Times compare a guarded route
-with one of the same gateway that is not, in turn.
+one JSON object: ``evasions, evasions_passed, added_ms_per_call, added_ms_per_answer, agents_finished`` (the share of
+``benchmarks.guard_agents``). Times compare a guarded route with one of the same gateway that is not, in turn.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import httpx
 import yaml
 
+from benchmarks.guard_agents import finished_agents
 from benchmarks.guard_evasions import FORBIDDEN, in_answers, on_lines
 from governance.policy.bundle import SHIPPED
 from tests.proxy.gateway_process import GatewayProcess
@@ -226,6 +227,7 @@ def main() -> None:
                 gateway, calls, ("models", "unguarded"), "/v1/chat/completions", asked
             )
         passed += _passed_on_lines(home / "tap")
+    agents = finished_agents()
     for name in passed:
         print(f"passed: {name}")
     told = {
@@ -233,6 +235,7 @@ def main() -> None:
         "evasions_passed": len(passed),
         "added_ms_per_call": round(added, 3),
         "added_ms_per_answer": round(of_answer, 3),
+        "agents_finished": round(sum(agents.values()) / len(agents), 3),
     }
     print(json.dumps(told))
 

@@ -1,0 +1,16 @@
+"""Agents of official SDKs whose tool call is denied go on and finish."""
+
+import pytest
+
+from benchmarks.guard_agents import finished_agents
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_agents_finish_after_a_denial() -> None:
+    found = finished_agents()
+    assert len(found) == 20
+    # The provider keeps their calls, and waits for results that only it could be told.
+    stored = {"stored, delete_file at models", "stored, mail at models"}
+    assert {name for name, done in found.items() if not done} <= stored

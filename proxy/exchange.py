@@ -21,6 +21,7 @@ from proxy.guard.route import CallGuard, Waiting
 from proxy.guard.rules import Ruling
 from proxy.heads import value_of, with_header
 from proxy.inline.heads import HeadTexts, head_texts
+from proxy.inline.openai import ResponsesRequest
 from proxy.inline.requests import WireRequest
 from proxy.inline.route import PseudonymisedCall, RouteInline, UnpseudonymisedError
 from proxy.recording.capture import Capture
@@ -253,6 +254,14 @@ class InFlight:
                     shape=admitted.shape,
                 )
         self._header(b"accept-encoding", b"identity")
+        if self._goes_on_from_response:
+            self.reads_whole = True
+
+    @property
+    def _goes_on_from_response(self) -> bool:
+        """Whether it may go on from a response that its provider keeps."""
+        bare = self.path.partition(b"?")[0]
+        return self.method == b"POST" and bare.endswith(ResponsesRequest.ends)
 
     def _read_calls(self, guard: CallGuard, body: bytes) -> ReadRequest | None:
         client = self.admitted.client
@@ -462,6 +471,9 @@ class InFlight:
     def request_whole(self, body: bytes) -> bytes:
         """Return the body of a buffered request as it goes upstream."""
         self._read = True
+        came = body
+        if self.plan.answers is not None and self._goes_on_from_response:
+            body = self._with_results(self.plan.answers, body)
         kept = body
         if self.capture is not None and self.plan.tokens and (dialect := self._asks()):
             self.added = ask(body, dialect)
@@ -472,10 +484,18 @@ class InFlight:
         if self.admitted.served is not None:
             body = with_model(body, self.admitted.served.label)
         # The plain listener writes the length itself.
-        if (body is not kept or self.added is not None) and self._listener != "plain":
+        if (body is not came or self.added is not None) and self._listener != "plain":
             self._header(b"content-length", b"%d" % len(body))
         self._kept = kept
         return body
+
+    def _with_results(self, guard: CallGuard, body: bytes) -> bytes:
+        """Return the body with results of denied calls; without them its provider refuses it."""
+        try:
+            return guard.completed(self.admitted.client, body)
+        except Exception as error:  # noqa: BLE001 - the call goes on, and the provider says why not
+            self._services.fault("guard", error)
+            return body
 
     def _with_artifacts(self, dialect: type[ModelBody], body: bytes) -> bytes:
         """Return the body with what artefacts add; whatever fails, it goes on as it is."""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from proxy.guard.denied_calls import DeniedCall
 from proxy.guard.strict_json import AmbiguousJsonError, parse_strictly
 from proxy.inline.answers import RUN_BY_PROVIDER
 from proxy.inline.openai import is_client_kind
@@ -81,6 +82,10 @@ class AnswerForm(ABC):
     @abstractmethod
     def calls(self, values: Sequence[Event]) -> dict[Hashable, FoundCall]:
         """Return the calls in an answer, each under a key of its own."""
+
+    def unanswered(self, values: Sequence[Event], texts: Texts) -> tuple[str, list[DeniedCall]]:  # noqa: ARG002 - of one form alone
+        """Return the id of an answer that its provider keeps, and the denied calls that wait there."""
+        return "", []
 
     @abstractmethod
     def without(self, values: Sequence[Event], texts: Texts) -> list[Event]:

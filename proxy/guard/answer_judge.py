@@ -272,8 +272,12 @@ class AnswerJudge:
         for each in judged:
             if not each.goes_on:
                 texts[keys[each.number]] = _instead(found[keys[each.number]], each)
-        told = form.without(values, texts) if texts else values
-        return told, [*judged, *decisions]
+        if not texts:
+            return values, [*judged, *decisions]
+        response_id, waiting_calls = form.unanswered(values, texts)
+        if response_id and waiting_calls:
+            await self._guard.keep_denied(self._client, response_id, waiting_calls)
+        return form.without(values, texts), [*judged, *decisions]
 
     def _requested(self, found: FoundCall) -> RequestedCall | None:
         """Return a call as rules look at it; None where it cannot be read for certain."""

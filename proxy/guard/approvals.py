@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from proxy.guard.rules import ActionRule, RequestedCall
-from trajectory.canonical import JsonObject, canonical_json
+from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.errors import ConfigurationError
 
 _SCHEMA = """
@@ -69,7 +69,8 @@ class Approvals:
 
     def __init__(self, path: Path, key: bytes, clock: Callable[[], float] = time.time) -> None:
         """Keep them in ``path``, what is asked sealed with ``key``."""
-        self._path = path
+        self.path = path
+        """Where the file is, or will be."""
         self._seal = AESGCM(key)
         self._key = key
         self._clock = clock
@@ -80,7 +81,7 @@ class Approvals:
         """Return the row of a held call: the one that the same call has already, or a new one."""
         name = self._fingerprint(call, key_id, route)
         now = self._clock()
-        with self._writing() as file:
+        with self.writing() as file:
             self._expire(file, now)
             row = file.execute(
                 f"SELECT {_COLUMNS} FROM approvals WHERE fingerprint = ? "  # noqa: S608
@@ -92,8 +93,7 @@ class Approvals:
                 return Approval(*row)
             approval_id = secrets.token_hex(8)
             asked: JsonObject = {"tool": call.tool, "arguments": call.arguments}
-            nonce = os.urandom(_NONCE_BYTES)
-            sealed = nonce + self._seal.encrypt(nonce, canonical_json(asked), approval_id.encode())
+            sealed = self.seal(canonical_json(asked), approval_id)
             file.execute(
                 "INSERT INTO approvals (approval_id, fingerprint, status, created, expires, tenant, "
                 "key_id, route, rule, severity, step_id, sealed) "
@@ -106,12 +106,33 @@ class Approvals:
         return self.get(approval_id)
 
     def _fingerprint(self, call: RequestedCall, key_id: str, route: str) -> str:
-        said = canonical_json([call.tenant, key_id, route, call.tool, call.arguments])
-        return blake2b(said, digest_size=20, key=self._key).hexdigest()
+        return self.fingerprint([call.tenant, key_id, route, call.tool, call.arguments])
+
+    def fingerprint(self, parts: JsonValue) -> str:
+        """Return the keyed hash by which a row is found again."""
+        return blake2b(canonical_json(parts), digest_size=20, key=self._key).hexdigest()
+
+    def seal(self, data: bytes, name: str) -> bytes:
+        """Return what may be written under a name."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._seal.encrypt(nonce, data, name.encode())
+
+    def unseal(self, sealed: bytes, name: str) -> bytes:
+        """Return what was sealed under a name.
+
+        Raises:
+            ConfigurationError: it was sealed with another key.
+        """
+        try:
+            return self._seal.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
+        except InvalidTag:
+            raise ConfigurationError(
+                f"{name} was sealed with another master key; it cannot be read."
+            ) from None
 
     def claim(self, approval_id: str) -> bool:
         """Use an approval; True for one caller alone."""
-        with self._writing() as file:
+        with self.writing() as file:
             used = file.execute(
                 "UPDATE approvals SET status = 'used' "
                 "WHERE approval_id = ? AND status = 'approved' AND expires > ?",
@@ -126,7 +147,7 @@ class Approvals:
             ConfigurationError: there is none of this id, or it does not wait any more.
         """
         now = self._clock()
-        with self._writing() as file:
+        with self.writing() as file:
             self._expire(file, now)
             changed = file.execute(
                 "UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, "
@@ -157,8 +178,8 @@ class Approvals:
 
     def list(self, status: str = "pending", tenant: str | None = None) -> Sequence[Approval]:
         """Return rows of a status, or ``all``; the latest first."""
-        if self._path.exists():
-            with self._writing() as file:
+        if self.path.exists():
+            with self.writing() as file:
                 self._expire(file, self._clock())
         return self._rows(
             "WHERE (?1 = 'all' OR status = ?1) AND (?2 IS NULL OR tenant = ?2) "
@@ -174,16 +195,7 @@ class Approvals:
             ).fetchone()
         if row is None or row[0] is None:
             return None
-        sealed: bytes = row[0]
-        try:
-            said = self._seal.decrypt(
-                sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], approval_id.encode()
-            )
-        except InvalidTag:
-            raise ConfigurationError(
-                f"{approval_id} was sealed with another master key; it cannot be read."
-            ) from None
-        found: dict[str, Any] = json.loads(said)
+        found: dict[str, Any] = json.loads(self.unseal(row[0], approval_id))
         return found
 
     def _expire(self, file: sqlite3.Connection, now: float) -> None:
@@ -195,14 +207,15 @@ class Approvals:
         file.execute("DELETE FROM approvals WHERE expires <= ?", (now - _KEPT_SECONDS,))
 
     def _rows(self, where: str, parameters: tuple[Any, ...]) -> Sequence[Approval]:
-        if not self._path.exists():
+        if not self.path.exists():
             return ()
         with self._opened() as file:
             found = file.execute(f"SELECT {_COLUMNS} FROM approvals {where}", parameters)  # noqa: S608
             return [Approval(*row) for row in found]
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction."""
         with self._opened() as file:
             file.execute("BEGIN IMMEDIATE")
             try:
@@ -214,9 +227,9 @@ class Approvals:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self._path, timeout=10.0, isolation_level=None)) as file:
-            self._path.chmod(0o600)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.path, timeout=10.0, isolation_level=None)) as file:
+            self.path.chmod(0o600)
             file.execute("PRAGMA journal_mode = WAL")
             file.execute("PRAGMA synchronous = FULL")
             file.executescript(_SCHEMA)

@@ -13,6 +13,7 @@ from proxy.guard.answer_calls import (
     is_call_of_client,
     objects,
 )
+from proxy.guard.denied_calls import DeniedCall, denied_call
 from proxy.inline.openai import tool_of
 from trajectory.canonical import JsonValue
 
@@ -70,6 +71,17 @@ class ResponsesAnswers(AnswerForm):
             elif at in whole and not _alike(whole[at], said):
                 raise UnreadableAnswerError("arguments that are said in two ways")
         return found
+
+    def unanswered(self, values: Sequence[Event], texts: Texts) -> tuple[str, list[DeniedCall]]:
+        """Return the response's id, and the denied calls that its provider keeps."""
+        response_id, found = "", dict[DeniedCall, None]()
+        for event in values:
+            whole = event.get("response", event)
+            if isinstance(whole, dict) and whole.get("object") == "response":
+                response_id = str(whole.get("id") or "")
+            calls = (denied_call(item) for at, item in _items(event) if at in texts)
+            found |= dict.fromkeys(one for one in calls if one is not None)
+        return response_id, [*found]
 
     def without(self, values: Sequence[Event], texts: Texts) -> list[Event]:
         """Put a message in the place of a call's item; events are numbered anew."""

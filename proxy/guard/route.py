@@ -11,6 +11,7 @@ from proxy.clients.credentials import RawFields
 from proxy.clients.shared_counters import SharedCounters
 from proxy.guard.approvals import Approval, Approvals
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
+from proxy.guard.denied_calls import DeniedCall, DeniedCalls
 from proxy.guard.operators import OperatorTerms
 from proxy.guard.rules import (
     ActionRule,
@@ -104,6 +105,7 @@ class CallGuard:
         self._counters = counters
         self._waiters: dict[str, list[asyncio.Event]] = {}
         self._poller: asyncio.Task[None] | None = None
+        self._denied = DeniedCalls(terms.approvals)
 
     def guards(self, route: str) -> bool:
         """Tell whether a route is guarded."""
@@ -205,6 +207,16 @@ class CallGuard:
             return one._replace(approval=approval)
 
         return [*await asyncio.gather(*map(settled, decisions))]
+
+    async def keep_denied(
+        self, client: ClientIdentity, response_id: str, calls: Sequence[DeniedCall]
+    ) -> None:
+        """Keep the denied calls of a response, for the request that goes on from it."""
+        await asyncio.to_thread(self._denied.keep, client.tenant_id, response_id, calls)
+
+    def completed(self, client: ClientIdentity, body: bytes) -> bytes:
+        """Return a request with the results of denied calls that its provider waits for."""
+        return self._denied.completed(client.tenant_id, body)
 
     def _within(self, rule: ActionRule, call: RequestedCall, key_id: str, place: str) -> bool:
         """Count a call against its rule's budget, over all workers and sessions."""

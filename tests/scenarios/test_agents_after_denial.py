@@ -11,6 +11,4 @@ from benchmarks.guard_agents import finished_agents
 def test_agents_finish_after_a_denial() -> None:
     found = finished_agents()
     assert len(found) == 20
-    # The provider keeps their calls, and waits for results that only it could be told.
-    stored = {"stored, delete_file at models", "stored, mail at models"}
-    assert {name for name, done in found.items() if not done} <= stored
+    assert {name for name, done in found.items() if not done} == set()

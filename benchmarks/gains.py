@@ -324,7 +324,6 @@ def quick_gains(folder: Path) -> dict[str, Any]:
     rows = [
         Row("sft", "sft", changes=IMITATION),
         Row("sft, all sessions", "sft", changes=IMITATION, options={"rewarded_only": False}),
-        Row("kto", "kto"),
     ]
     world = SmallWorld(1, folder)
     world.make(folder)

@@ -61,7 +61,7 @@ class SmallWorld:
         """Fill the lake and make the base."""
         lake_of(self.home / "lake", *sessions())
         spec = {
-            "purposes": ["train_sft", "train_preference"],
+            "purposes": ["train_sft"],
             "reward": {"signals": {"success": 1.0}},
             "split": {"holdout": 0.0, "holdout_from": "2026-11-02"},
         }

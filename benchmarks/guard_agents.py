@@ -267,8 +267,8 @@ async def _finished(agent: Agent, url: str, key: str) -> bool:
         return False
 
 
-def finished_agents() -> dict[str, bool]:
-    """Run all agents through a gateway; return which of them finished."""
+def finished_agents(listener: str = "plain") -> dict[str, bool]:
+    """Run all agents through a gateway with a listener; return which of them finished."""
     with tempfile.TemporaryDirectory() as folder, Upstream(Provider()) as upstream:
         kinds = {"tools": "tool", "free": "model", "models": "model"}
         routes = [
@@ -276,7 +276,9 @@ def finished_agents() -> dict[str, bool]:
         ]
         home = Path(folder)
         setup = GuardSetup(home / "approvals.sqlite", RULES, answers=("models",))
-        with GatewayProcess(home, settings={"routes": routes}, guard=setup) as gateway:
+        with GatewayProcess(
+            home, settings={"routes": routes, "listener": listener}, guard=setup
+        ) as gateway:
 
             async def work() -> dict[str, bool]:
                 return {

@@ -13,6 +13,7 @@ from proxy.clients.shared_counters import SharedCounters
 from proxy.guard.answer_judge import AnswerJudge, JudgedRest
 from proxy.guard.approvals import Approvals
 from proxy.guard.document import Action, rules_of
+from proxy.guard.response_answers import ResponsesAnswers
 from proxy.guard.route import CallGuard, GuardTerms
 from proxy.telemetry.counters import Counters
 from tests.golden.calls.replay import SCENARIOS, load
@@ -324,3 +325,21 @@ def test_a_limit_counts_apart_from_that_of_the_tools_route(tmp_path: Path) -> No
     assert asyncio.run(scene.run(body, SSE)) == body
     assert b"has let through all calls" in asyncio.run(scene.run(body, SSE))
     scene.ledger.close()
+
+
+def test_of_a_streamed_response_its_id_and_the_denied_calls_are_kept() -> None:
+    item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add"}
+    other = {**item, "id": "fc_2", "call_id": "call_2"}
+    whole = {"object": "response", "id": "resp_1", "output": [item, other]}
+    events: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.output_item.added", "output_index": 1, "item": other},
+        {"type": "response.completed", "response": whole},
+    ]
+    found = ResponsesAnswers().unanswered(events, {0: "denied"})
+    assert found == ("resp_1", [("function_call", "call_1")])
+    assert ResponsesAnswers().unanswered([whole], {1: "denied"}) == (
+        "resp_1",
+        [("function_call", "call_2")],
+    )

@@ -36,11 +36,11 @@ def _promote(app: AppContext, user: User, given: Parameters, _progress: Progress
 
     name, version = str(given["name"]), str(given["version"])
     override = None if given["override"] is None else str(given["override"])
-    if given["kind"] == "model":
-        models = model_registry(app, user.name)
-        return {"serves": models.promote(name, version, actor=user.name, override=override).label}
-    artifacts = artifact_registry(app, user.name)
-    return {"serves": artifacts.promote(name, version, actor=user.name, override=override).label}
+    reason = None if given.get("reason") is None else str(given["reason"])
+    of_kind = model_registry if given["kind"] == "model" else artifact_registry
+    registry = of_kind(app, user.name)
+    done = registry.promote(name, version, actor=user.name, override=override, reason=reason)
+    return {"serves": done.label}
 
 
 def _erase(app: AppContext, user: User, given: Parameters, progress: Progress) -> Outcome:

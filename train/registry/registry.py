@@ -74,7 +74,15 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
                         found[one.label] = stale
         return found
 
-    def promote(self, name: str, version: str, *, actor: str, override: str | None = None) -> V:
+    def promote(
+        self,
+        name: str,
+        version: str,
+        *,
+        actor: str,
+        override: str | None = None,
+        reason: str | None = None,
+    ) -> V:
         """Let a version serve.
 
         Args:
@@ -82,6 +90,7 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
             version: of that name.
             actor: who decides.
             override: why a version that did not pass its gate shall serve all the same; audited.
+            reason: why one that passed shall serve; audited too.
 
         Raises:
             GateRefusedError: it did not pass and there is no reason to override.
@@ -91,7 +100,7 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
         wanted = self._servable(name, version)
         self._require_gate(wanted, override)
         with self._changing(name):
-            return self._point(wanted, "promote", actor=actor, reason=override)
+            return self._point(wanted, "promote", actor=actor, reason=override or reason)
 
     def try_out(
         self,

@@ -53,12 +53,17 @@ def _changed(asked: PageRequest) -> str:
         case "promote":
             # A reason does not let a version pass that its gate refused; that is for the command line.
             version = sent.get("version", "")
-            given = {"kind": "model", "name": name, "version": version, "override": None}
+            given = {
+                "kind": "model",
+                "name": name,
+                "version": version,
+                "override": None,
+                "reason": reason,
+            }
             label = f"{name}@{version}"
             found = perform(
                 asked.console.running, asked.user, PROMOTE, given, subject=label, why=reason
             )
-            asked.note("model.promotion_reason", label, reason=reason)
             if isinstance(found, ActRequest):
                 return f"{label} waits for a second person (request {found.request_id})"
             return f"{found['serves']} serves"

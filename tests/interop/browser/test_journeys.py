@@ -212,6 +212,7 @@ def test_a_trainer_promotes_a_model_and_goes_back(
 
     assert change("0001", "Promote", "the first") == "shop@0001 serves."
     assert change("0002", "Promote", "answers better") == "shop@0002 serves."
+    expect(page.get_by_role("region", name="Versions")).to_contain_text("answers better")
     look(page, "promoted")
     assert change("0002", "Roll back", "it was slower") == "shop@0001 serves."
     page.get_by_role("link", name="shop@0002").click()

@@ -1,5 +1,7 @@
 """Models: a person promotes what passed its gate, and goes back; both with a reason."""
 
+import json
+
 from headrace.console.page import Console
 from tests.headrace.console.conftest import SAME, client_of, model_of
 
@@ -21,8 +23,13 @@ def test_a_person_promotes_and_rolls_back(console: Console) -> None:
     told = client.get(f"/models/shop/{good}.json").json()
     assert told["status"] == "live"
     assert {one["actor"] for one in told["history"]} == {"tina"}
+    assert told["history"][0]["reason"] == "ticket 7"
     left = client.get(f"/models/shop/{better}.json").json()["history"]
     assert [one["action"] for one in left] == ["promote", "rollback"], "what took its place, too"
     assert client.get("/models/..%2F..%2Fstate/0001.json").status_code in (400, 404)
-    noted = [(one.actor, one.action) for one in console.running.audit.entries()]
-    assert ("tina", "model.promotion_reason") in noted
+    noted = [
+        (one.actor, json.loads(one.detail)["reason"])
+        for one in console.running.audit.entries()
+        if one.action == "model.promote"
+    ]
+    assert ("tina", "ticket 7") in noted

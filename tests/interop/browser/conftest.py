@@ -18,6 +18,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from evolve.trial_files import TrialFiles
 from governance.redact.pseudonym import subject_id
 from headrace.app.context import AppContext
 from headrace.console.app import application
@@ -26,11 +27,11 @@ from headrace.console.page import Console
 from headrace.console.sessions import SessionStore
 from headrace.console.users import TrustedProxies
 from headrace.services.sql_server import sql_service
-from tests.headrace.console.conftest import decision, model_of, run_of
+from tests.headrace.console.conftest import artifact_of, decision, model_of, run_of, trial_of
 from tests.support.identity_provider import Person, TestProvider, identity_provider
 from tests.support.ports import free_port
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
-from tests.train.lakes import Session, lake_of
+from tests.train.lakes import PURPOSES, Session, lake_of
 from trajectory.http_server import HttpServer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -128,12 +129,12 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 
 def _fill(running: AppContext) -> None:
-    """Store conversations of a shop, a model's versions, a training and a decision; all made up."""
+    """Store conversations of a shop, and a model's versions with what led there; all made up."""
     home = running.home.create()
     person = subject_id(running.secrets.derive(b"pseudonym"), "acme", ERASED)
     lake_of(
         home.root / "lake",
-        *(Session(number, reward=float(number % 5 > 0)) for number in range(1, 31)),
+        *(Session(number, reward=float(number % 5 > 0), purposes=(*PURPOSES, "evolve")) for number in range(1, 31)),
         Session(31, tenant="globex", subject=person),
         Session(40, subject=person, question="I am <EMAIL_ADDRESS_ab12cd34>. What do 40 lamps cost?"),
     )  # fmt: skip
@@ -141,6 +142,10 @@ def _fill(running: AppContext) -> None:
     running.lake.append_rows("runs", [run_of("r0001")])
     model_of(running)
     model_of(running)
+    artifact_of(running, "Ask which lamps.")
+    trials = TrialFiles(running.home.trials)
+    with trials.alone():
+        trials.write(trial_of("shop", "0001"))
 
 
 @contextmanager

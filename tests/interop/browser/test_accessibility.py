@@ -18,7 +18,7 @@ _VIEWS = (
     "/trajectories/t00010?view=steps",
     "/compare?one=t00010&other=t00011",
     "/sql?query=SELECT+tenant_id,+count(*)+AS+steps+FROM+steps+GROUP+BY+tenant_id",
-    "/lineage?of=shop@0001",
+    "/lineage?of=t00010",
     "/nosuch",
 )
 """What a path alone does not show, and the page of an error."""

@@ -36,19 +36,20 @@ def lineage(
     as_json: JsonOption = False,
 ) -> None:
     """Trace a step or a trajectory on to what learned from it, or a version back to what it came from."""
-    from headrace.services.lineage import lineage_of
+    from headrace.services.lineage import is_adopted, lineage_of
     from train.registry.artifacts import ArtifactRegistry
     from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
 
     running = AppContext.of(context)
     models = running.home.models
     artifacts = ArtifactRegistry(running.home.artifacts, source=running.lake)
+    name, _, version = what.partition("@")
     is_step = running.lake.query(_IS_STEP, parameters={"id": what}).num_rows > 0
-    if what.partition("@")[0] in artifacts.names() or not (is_step or "@" in what):
+    is_told_by_run = "@" in what and name not in artifacts.names()
+    if not (is_step or is_told_by_run) or is_adopted(running, name, version):
         print_fields(jsonable(lineage_of(running, what)), as_json=as_json)
         return
-    if "@" in what:
-        name, _, version = what.partition("@")
+    if is_told_by_run:
         of_model = lineage_of_model(running.lake, name, version, models=models)
         if as_json:
             print_json(jsonable(of_model))

@@ -5,7 +5,7 @@ to sign in; who has no role for a page is refused before its data are read.
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -31,6 +31,8 @@ from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError, WorkError
 
 _JSON = "application/json"
+_LOOKS_AGAIN = 5
+"""Seconds after which a page of work that goes on is asked for again, until its reader stops that."""
 
 type _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -68,7 +70,15 @@ class _Application:
     def _page(self, page: Page) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
             asked, data = await self._asked(page, request)
-            return self._html(page.template, request, asked.user, data=data, page=page, asked=asked)
+            goes_on = isinstance(data, Mapping) and bool(data.get("is_live"))
+            looks_again = _LOOKS_AGAIN if goes_on and "still" not in asked.query else None
+            answer = self._html(
+                page.template, request, asked.user,
+                data=data, page=page, asked=asked, looks_again=looks_again,
+            )  # fmt: skip
+            if looks_again is not None:
+                answer.headers["refresh"] = str(looks_again)
+            return answer
 
         return endpoint
 
@@ -151,7 +161,7 @@ class _Application:
             here=request.url.path,
             query=dict(request.query_params),
             chosen_tenant=tenant,
-            **{"page": None, "asked": None, **values},
+            **{"page": None, "asked": None, "looks_again": None, **values},
         )
         return Response(text, status_code=status, media_type="text/html")
 

@@ -7,7 +7,14 @@ from typing import Any
 
 from headrace.app.context import AppContext
 from train.registry.artifacts import ArtifactRegistry
-from train.registry.lineage import ModelUse, lineage_of_exchange, lineage_of_model, models_after
+from train.registry.lineage import (
+    ModelUse,
+    is_made_by_run,
+    lineage_of_exchange,
+    lineage_of_model,
+    models_after,
+)
+from train.registry.versions import ModelRegistry
 from trajectory.errors import ConfigurationError
 
 
@@ -29,6 +36,7 @@ class VersionLineage:
     kind: str
     """model | artifact"""
     run_id: str | None
+    """None for an artefact, and for a model that was adopted: no run made it here."""
     substrate: str | None
     """``name@version`` of what a model's run learned from."""
     ancestors: tuple[str, ...]
@@ -94,6 +102,8 @@ def _of_version(app: AppContext, label: str) -> VersionLineage:
             label, "artifact", None, None, (), one.manifest["decision"], shares,
             len(one.evidence), len(one.subjects),
         )  # fmt: skip
+    if is_adopted(app, name, version):
+        return VersionLineage(label, "model", None, None, (), None, (), 0, 0)
     found = lineage_of_model(app.lake, name, version, models=app.home.models)
     steps = {(row.tenant_id, row.trajectory_id, row.step_id) for row in found.rows}
     counted = Counter((tenant, trajectory) for tenant, trajectory, _ in steps)
@@ -108,6 +118,13 @@ def _of_version(app: AppContext, label: str) -> VersionLineage:
         len(steps),
         len(found.subjects),
     )
+
+
+def is_adopted(app: AppContext, name: str, version: str) -> bool:
+    """Tell whether a model was brought from elsewhere: no run of this installation made it."""
+    known = ModelRegistry(app.home.models, source=app.lake).versions(name)
+    is_known = any(one.version == version for one in known)
+    return is_known and not is_made_by_run(app.lake, name, version)
 
 
 def _shares(

@@ -139,6 +139,11 @@ def lineage_of_model(
     )
 
 
+def is_made_by_run(source: LearningSource, name: str, version: str) -> bool:
+    """Tell whether the lake knows the run that made a version; an adopted one has none."""
+    return _run_of(source, name, version) is not None
+
+
 def ancestors_of(source: LearningSource, label: str) -> tuple[str, ...]:
     """Return the registered versions that a version began with, nearest first."""
     bases = _bases(source)

@@ -57,6 +57,22 @@ def test_a_trajectory_names_what_came_of_it(app: AppContext, what: str) -> None:
     assert found.decisions == ("d0001",)
 
 
+def test_an_adopted_model_came_from_elsewhere(
+    app: AppContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "bought"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    models = ModelRegistry(app.home.models, source=app.lake)
+    version = models.adopt("bought", folder, actor="ida", reason="from a provider").version
+    found = lineage_of(app, f"bought@{version}")
+    assert isinstance(found, VersionLineage)
+    assert (found.kind, found.run_id, found.trajectories) == ("model", None, ())
+    assert run(["--home", str(app.home.root), "lineage", f"bought@{version}"]) == 0
+    assert f"bought@{version}" in capsys.readouterr().out
+
+
 def test_what_is_not_there_is_said_with_what_is_meant(app: AppContext) -> None:
     with pytest.raises(ConfigurationError, match="NAME@VERSION"):
         lineage_of(app, "none")

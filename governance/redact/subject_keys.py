@@ -89,7 +89,13 @@ class FileSubjectKeys:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self._wrap = AESGCM(wrapping_key)
-        self._file = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+        self._file = sqlite3.connect(
+            path,
+            isolation_level=None,
+            timeout=30.0,
+            # Whoever collects what is forgotten closes it, in whatever thread.
+            check_same_thread=False,
+        )
         self.close = weakref.finalize(self, self._file.close)
         """Closes the file; called at the latest when nobody holds the store any more."""
         self._file.execute("PRAGMA journal_mode = DELETE")

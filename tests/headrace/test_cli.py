@@ -467,7 +467,7 @@ def test_unknown_names_say_where_to_look(capsys: pytest.CaptureFixture[str]) -> 
     assert "trajectory list" in complaint(capsys, "trajectory", "show", "zz", code=2)
     assert "substrate build" in complaint(capsys, "train", "plan", code=2)
     assert "train list" in complaint(capsys, "train", "promote", "m", "0001", code=2)
-    assert "no step" in complaint(capsys, "lineage", "zz", code=2)
+    assert "no trajectory, step" in complaint(capsys, "lineage", "zz", code=2)
 
 
 def test_doctor_finds_a_master_key_that_others_can_read(

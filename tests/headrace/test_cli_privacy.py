@@ -387,6 +387,8 @@ def test_anchors_outside_show_a_cut(
     (home.audit / "audit.head").unlink()
     assert "audit.head is gone" in done(capsys, "audit", "verify", code=3)[1]
     (home.audit / "audit.head").write_bytes(earlier)
+    assert "not in the log" in done(capsys, "audit", "verify", code=3)[1], "what was checked before"
+    (home.state / "audit-check.json").unlink()
     done(capsys, "audit", "verify")
     _, err = done(capsys, "audit", "verify", "--anchors", str(file), code=3)
     assert "cut off" in err

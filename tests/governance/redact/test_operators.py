@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -105,6 +106,14 @@ def test_a_destroyed_key_shreds_pseudonyms() -> None:
     assert subjects.destroy([subject]) == 1
     assert subjects.known(subject) is None
     assert redactor.redact_text(JO, scope=SCOPE).text != before
+
+
+def test_a_file_of_keys_may_be_forgotten_in_another_thread(tmp_path: Path) -> None:
+    kept = [FileSubjectKeys(tmp_path / "keys", KEY)]
+    closes = kept[0].close
+    with ThreadPoolExecutor(1) as other:
+        other.submit(kept.clear).result()
+    assert not closes.alive
 
 
 def test_the_store_keeps_keys_and_forgets_them(tmp_path: Path) -> None:

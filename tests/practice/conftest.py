@@ -11,10 +11,9 @@ from examples.practice.model import vocabulary_texts
 from examples.practice.provider import Provider
 from examples.practice.tokenizer import train_tokenizer
 from examples.practice.tools import ToolServer
+from tests.practice.demo_model import MAKING_SECONDS
 
 KEY = "practice-key-of-the-tests"
-MAKING_SECONDS = 1800
-"""The model takes a minute of processor time: on a machine that others use, many times that."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from examples.practice import model as practice_model
 from examples.practice.demonstrations import demonstrate
 from examples.practice.evaluate import evaluate
 from examples.practice.model import ensure_model, label, pretrain
-from headrace.cli.demo import DEMO_HOME
+from tests.practice.demo_model import MAKING_SECONDS, demo_model
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +55,8 @@ def test_a_model_is_made_once_for_each_seed(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2 * MAKING_SECONDS)
 def test_the_base_model_knows_the_format_and_not_the_rule() -> None:
-    # In this checkout's demo home: `make demo` finds it there, or made it there by the same code.
-    folder = Path(__file__).parents[2] / DEMO_HOME / "practice"
-    sessions = evaluate(ensure_model(folder, seed=0), tasks=100, seed=1)
+    sessions = evaluate(demo_model(), tasks=100, seed=1)
     assert 0.33 <= sum(session.success for session in sessions) / 100 <= 0.62
     assert sum(session.outcome.answer is not None for session in sessions) >= 95

@@ -196,8 +196,8 @@ def judge(
 ) -> TrialVerdict:
     """Return what follows; the same policy, counts and time give the same verdict.
 
-    Harm in any comparison rolls back. A promotion needs every comparison to be shown no worse, which costs no risk: the chance that a
-    candidate passes that is worse in one of them is at most that of passing in this one.
+    Harm in any comparison rolls back. A promotion needs every comparison to be shown no worse, which
+    costs no risk: a candidate that is worse in one of them passes at most as often as it passes in this one.
     """
     harmed, open_still = [], []
     for name, found in comparisons.items():

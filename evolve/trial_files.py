@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from evolve.arms import Thresholds
 from evolve.detectors import Counted
@@ -68,6 +68,20 @@ class TrialState:
     def label(self) -> str:
         """``name@version``."""
         return f"{self.name}@{self.version}"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What lists of trials show."""
+        return {
+            "trial": self.trial_id,
+            "candidate": self.label,
+            "control": self.control,
+            "rung": self.rung,
+            "since": self.moved_at,
+            "asks": self.asks,
+            "outcome": self.outcome,
+            "reasons": self.reasons,
+        }
 
 
 class TrialFiles:

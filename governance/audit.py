@@ -299,9 +299,13 @@ class AuditLog:
             )
         if missing:
             first = min(missing, key=lambda one: one.sequence)
-            whose = "that the lake's note tells of" if first == witnessed else "of the anchor"
+            whose = (
+                "that the lake's note"
+                if first == witnessed
+                else "that an anchor or an earlier check"
+            )
             raise IntegrityError(
-                f"{self._path.name}: entry {first.sequence} {whose} is not in the log: it "
+                f"{self._path.name}: entry {first.sequence} {whose} tells of is not in the log: it "
                 "was cut off or written anew. Restore it from a backup and compare."
             )
         return AuditPlace(head, end)

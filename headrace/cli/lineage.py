@@ -46,7 +46,8 @@ def lineage(
     name, _, version = what.partition("@")
     is_step = running.lake.query(_IS_STEP, parameters={"id": what}).num_rows > 0
     is_told_by_run = "@" in what and name not in artifacts.names()
-    if not (is_step or is_told_by_run) or is_adopted(running, name, version):
+    is_elsewhere = is_told_by_run and is_adopted(running, name, version)
+    if is_elsewhere or not (is_step or is_told_by_run):
         print_fields(jsonable(lineage_of(running, what)), as_json=as_json)
         return
     if is_told_by_run:

@@ -67,16 +67,7 @@ def begin(
 def list_trials(context: typer.Context, as_json: JsonOption = False) -> None:
     """List all trials, oldest first."""
     rows = [
-        {
-            "trial": one.trial_id,
-            "candidate": one.label,
-            "control": one.control,
-            "rung": one.rung,
-            "since": one.moved_at,
-            "asks": one.asks,
-            "outcome": one.outcome,
-            "reasons": "; ".join(one.reasons),
-        }
+        {**one.summary, "reasons": "; ".join(one.reasons)}
         for one in _files(AppContext.of(context)).all()
     ]
     print_rows(rows, as_json=as_json, empty="no trials yet: `headrace trial begin NAME VERSION`")

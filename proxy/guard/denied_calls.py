@@ -87,7 +87,9 @@ class DeniedCalls:
                     "SELECT sealed FROM denied_calls WHERE name = ? AND expires > ?",
                     (name, self._clock()),
                 ).fetchone()
-            except sqlite3.OperationalError:  # no call was ever kept
+            except (
+                sqlite3.OperationalError
+            ):  # none was kept yet, or the disk refuses: it goes on as it is
                 return []
         if row is None:
             return []

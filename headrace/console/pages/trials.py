@@ -29,19 +29,7 @@ GROUP BY arm HAVING arm IN ($candidate || ' canary', $candidate || ' control')
 
 def _list(asked: PageRequest) -> Mapping[str, Any]:
     found, unread = _files(asked).readable()
-    rows = [
-        {
-            "trial": one.trial_id,
-            "candidate": one.label,
-            "control": one.control,
-            "rung": one.rung,
-            "since": one.moved_at,
-            "asks": one.asks,
-            "outcome": one.outcome,
-            "reasons": one.reasons,
-        }
-        for one in reversed(found)
-    ]
+    rows = [one.summary for one in reversed(found)]
     return {"rows": rows, "unread": [str(one) for one in unread]}
 
 

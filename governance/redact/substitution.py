@@ -94,7 +94,7 @@ class Substitution:
                     known.learn(entity, value, sure=score >= _SURE_OF_NAME)
                 if entity in named:
                     subjects.add((entity, value))
-        if IDENTITY in self._spec.operators():
+        if self._scope.people and IDENTITY in self._spec.operators():
             for value in self._scope.people:
                 known.learn(IDENTITY, value)
         known.close()

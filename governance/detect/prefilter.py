@@ -64,19 +64,18 @@ class Prefilter[R: PatternRunner]:
         self._counting = _reached([rule.fewest_digits for rule in rules])
         self._in_a_row = _reached([rule.digits_in_a_row for rule in rules])
         self._literals, self._wide_literals = _automaton(announced), _automaton(announced_wide)
+        free = [
+            place
+            for place, runner in enumerate(self._runners)
+            if runner.pattern is not None and not runner.rule.needs and not runner.rule.wide
+        ]
+        alone = {
+            place for place in free if _COUNTS_FAR.search(self._runners[place].pattern.pattern)
+        }
+        others = batched([place for place in free if place not in alone], _PATTERNS_TOGETHER)
         self._together = [
             _Together(self._runners, places)
-            for places in batched(
-                (
-                    place
-                    for place, runner in enumerate(self._runners)
-                    if runner.pattern is not None
-                    and not runner.rule.needs
-                    and not runner.rule.wide
-                    and not _COUNTS_FAR.search(runner.pattern.pattern)
-                ),
-                _PATTERNS_TOGETHER,
-            )
+            for places in (*others, *([place] for place in sorted(alone)))
         ]
 
     def of(self, gate: Gate) -> tuple[R, ...]:

@@ -3,8 +3,8 @@
 A reward is a weighted sum of named signals. Its weights are data (a substrate's document holds
 them), so weighing otherwise rewrites nothing. Several signals of one name on one trajectory are
 combined by *shares*: ``last`` gives the nearest and latest one the whole share, ``mean`` gives each
-the same, ``minimum`` the smallest the whole, ``sum`` each a whole. Because a share belongs to one
-signal, and a signal to one step or to the trajectory's end, the same shares say where along the
+the same, ``minimum`` the smallest the whole, ``sum`` each a whole. A share belongs to one
+signal, and a signal to one step or to the trajectory's end. So the same shares say where along the
 trajectory the reward was earned: the step rewards of ``lakehouse.credit`` add up to the reward.
 """
 

@@ -1,7 +1,7 @@
 """Serves an ASGI application over HTTP in a thread, and bounds what its clients may hold.
 
 uvicorn speaks HTTP and trusts its clients; the bounds are added here. A request has a deadline as a
-whole, from the connection (or the response before) to its last byte, and a client has to read its
+whole, from the connection (or the response before) to its last byte. A client has to read its
 response. A connection waits until its request has come whole. Where too many wait, one is closed:
 of the address with most of them, the one that has waited longest. A client that the application
 admits (it showed a key) keeps its place. A response that broke off ends without its last chunk.

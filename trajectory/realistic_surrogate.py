@@ -1,10 +1,16 @@
 """Realistic surrogates: values that look real, pass for their type in a tool's schema, and are nobody's.
 
-Mail, URLs and names of users are of invented words, under ``.invalid`` (RFC 2606); telephones have an
-area N9X, which North America keeps for later, addresses are of 240.0.0.0/4 (RFC 1112) and 2001:db8::/32
-(RFC 3849), cards of the range of test cards, social security numbers of group 00, accounts of the country
-XX. All hold a keyed check, so that the installation knows its own again: a range alone tells nothing,
-for people write values of such ranges too. No surrogate is the beginning of another.
+All come from ranges that belong to nobody:
+
+- mail, URLs and names of users: invented words under ``.invalid`` (RFC 2606);
+- telephones: the area N9X, which North America keeps for later;
+- addresses: 240.0.0.0/4 (RFC 1112) and 2001:db8::/32 (RFC 3849);
+- cards: the range of test cards;
+- social security numbers: group 00;
+- accounts: the country XX.
+
+People write values of such ranges too, so a range alone tells nothing. Each surrogate holds a keyed
+check, by which the installation knows its own again. No surrogate is the beginning of another.
 """
 
 import hmac

@@ -4,8 +4,6 @@ There it took half of the time in which the practice model is made. A test holds
 other. Method and constants: Keller Jordan, https://kellerjordan.github.io/posts/muon/.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(matrices, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002
         """Take one step; every matrix needs its gradient."""
         for group in self.param_groups:
             for weight in group["params"]:

@@ -1,7 +1,7 @@
 """MinHash signatures and their bands: similar sets get an equal band with known odds.
 
-With 14 bands of 5 rows, a pair of Jaccard similarity 0.8 shares a band with odds of 0.996, one of
-0.5 with 0.36, one of 0.2 with 0.004; candidates are verified exactly afterwards.
+With 14 bands of 5 rows, a pair of Jaccard similarity 0.8 shares a band with odds of 0.996. A pair of
+0.5 does with 0.36, one of 0.2 with 0.004. Candidates are verified exactly afterwards.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Second pass: every string of a trajectory's calls is redacted, together.
 
 A conversation comes in many batches. When a new message gives somebody or something away, the stored
-texts of its trajectory are redacted once more, together with all that the new calls say; what changes
+texts of its trajectory are redacted once more, together with all that the new calls say. What changes
 is written into the rows that hold it. Marks of redaction stay as they are, so that a second time
 changes nothing.
 """

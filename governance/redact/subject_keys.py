@@ -1,8 +1,8 @@
 """One random key per data subject: pseudonyms and sealed values of a person hang on it alone.
 
-Destroying a subject's key is crypto-shredding: what was made with it, in exports and backups too,
-can neither be opened nor be computed again, even by somebody who knows the person and the master
-key. The store holds keyed pseudonyms and wrapped keys, never a value.
+Destroying a subject's key is crypto-shredding. What was made with it, in exports and backups too,
+can neither be opened nor be computed again. That holds even for somebody who knows the person and the
+master key. The store holds keyed pseudonyms and wrapped keys, never a value.
 """
 
 import json

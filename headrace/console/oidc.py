@@ -1,7 +1,7 @@
 """Sign-in by a company's identity provider: OpenID Connect, code flow with PKCE (Authlib).
 
-Only a token that the provider's own token endpoint gave us is read, and only if a key of the provider
-signed it, for this installation, for this attempt, at this time.
+Only a token of the provider's own token endpoint is read. A key of the provider must have signed it,
+and it must be meant for this installation, this attempt and this time.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Looks after schedules: looks when one is due, runs its night, and writes down what came of it.
 
-A night that began and did not end (its scheduler was stopped or killed) is made up for like a missed
-one, once everything that it started has ended.
+A night may begin and not end, because its scheduler was stopped or killed. It is made up for like a
+missed one, once everything that it started has ended.
 """
 
 import json

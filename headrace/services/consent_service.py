@@ -1,7 +1,7 @@
 """A company's own consent service, asked over HTTP about each end user, its answers kept a while.
 
-The service is asked with the end user's identifier as the application sent it, so it belongs to the
-same company and is reached over HTTPS or on this machine. Its answer counts like entries of the
+The service is asked with the end user's identifier as the application sent it. So it belongs to the
+same company, and is reached over HTTPS or on this machine. Its answer counts like entries of the
 registry: what it grants is granted, what it does not is withdrawn. When it cannot be asked, the call
 is held back (and can be released later), never passed.
 """

@@ -1,7 +1,7 @@
 """Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
 
-A bundle decides over rows; documents of the kinds that later rooms read (``Substrate``,
-``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``, ``Safety``, ``Action``) may stand in the same folder, and are checked with it.
+A bundle decides over rows. Documents of other kinds may stand in the same folder and are checked with it:
+``Substrate``, ``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``, ``Safety``, ``Action``.
 """
 
 from collections.abc import Iterator

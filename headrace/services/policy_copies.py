@@ -1,8 +1,8 @@
 """Policy bundles that two people adopted: copies in the home folder, and the link to the one in force.
 
 Where the setting ``policy.four_eyes`` names ``policy``, an edit of a bundle's files changes nothing. Its
-folder is copied when somebody asks for it, so that what is approved is what was looked at, and the copy is
-put in force when somebody else approves.
+folder is copied when somebody asks for it, so what is approved is what was looked at. The copy is put in
+force when somebody else approves.
 """
 
 import os

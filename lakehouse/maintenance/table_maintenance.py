@@ -1,8 +1,8 @@
 """Keeps the tables fast and small: compaction, checkpoints, log clean-up, vacuum. Safe beside writers.
 
 Fresh commits leave one small file per table, tenant and day. Compaction joins the small files of
-each partition into one, sorted as the table's ``sort_by`` says (trajectory and step), so that a
-look-up skips nearly all of a file. Files that left the table stay for readers of earlier versions
+each partition into one, sorted as the table's ``sort_by`` says (trajectory and step). So a look-up
+skips nearly all of a file. Files that left the table stay for readers of earlier versions
 until the vacuum's horizon has passed.
 """
 

@@ -6,9 +6,9 @@ are read in two parts: the rows of steps without a correction, with every filter
 files, and the few others with what holds of them now. What holds is held in memory: found once for
 each version of the corrections, not in each query.
 
-Maintenance sorts the steps of days that are over into files without and files with corrected steps,
-and marks them with the files of corrections that this was true of. As long as these are the present
-ones, the files without are read as they are.
+Maintenance sorts the steps of past days into files without and files with corrected steps. It marks
+them with the files of corrections that this was true of. As long as these are the present ones, the
+files without are read as they are.
 """
 
 from collections import defaultdict

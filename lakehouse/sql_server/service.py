@@ -1,8 +1,8 @@
 """Who may ask the lake what over the network, how much at once, and what is kept of it.
 
 A :class:`Reader` stands for a key: its tenant's files are all that its queries find. Each
-query is noted before its first row leaves, and again when its answer ended, with counts and a
-keyed hash of its text, never with a value.
+query is noted before its first row leaves, and again when its answer ended. A note holds counts and
+a keyed hash of the text, never a value.
 """
 
 import threading

@@ -1,8 +1,8 @@
 """The session calls of AReaL's clients: ``rl/start_session``, ``rl/set_reward``, ``rl/end_session``.
 
 They stand below the prefix of a route with ``session_calls``. A client starts a session with its client
-key, calls the model with the key that it gets, and says the reward with it, or names the session in the
-path as older clients do. A reward becomes feedback about the session, or about the answer that it names.
+key and gets a key of the session. With that it calls the model and says the reward; older clients name
+the session in the path instead. A reward becomes feedback about the session, or about the answer that it names.
 """
 
 import math

@@ -6,8 +6,8 @@ A segment is a file that only grows::
     frame    mark 3 | kind 1 | length 4 | crc32 4 | sealed record (length bytes)
 
 Each segment has a key of its own, derived from the spool key and the salt. The nonce of a frame
-is its offset in the file, so a frame opens only where it was written, and no nonce repeats as
-long as an offset is written once: a writer whose write failed goes on in a new segment.
+is its offset in the file, so a frame opens only where it was written. No nonce repeats, for no
+offset is written twice: a writer whose write failed goes on in a new segment.
 The checksum covers the frame's head and its offset; GCM's tag covers the record and its kind.
 """
 

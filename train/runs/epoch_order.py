@@ -1,8 +1,8 @@
 """The order of rows, drawn anew for each epoch from seed and epoch alone.
 
-The libraries' samplers draw one epoch after the other from one stream, so that a run resumed in its
-second epoch would see the order of the first. Here a run that was killed goes on in the order that it
-would have seen.
+The libraries' samplers draw one epoch after the other from one stream. A run resumed in its second
+epoch would see the order of the first. Here a run that was killed goes on in the order that it would
+have seen.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,8 @@
 """Builds a substrate: a named, versioned selection of what may be learned from, without content.
 
-A substrate is a folder ``<name>/<version>/`` of ``items.parquet`` (ids, splits, rewards),
-``manifest.json`` (from which table versions and policies, how much, why the rest fell away),
-``README.md`` (dataset card) and ``croissant.json``. The same lake and document give the same
+A substrate is a folder ``<name>/<version>/`` of four files: ``items.parquet`` (ids, splits, rewards),
+``manifest.json``, ``README.md`` (dataset card) and ``croissant.json``. The manifest names the versions
+of tables and policies, how much there is, and why the rest fell away. The same lake and document give the same
 bytes; the version is the beginning of their hash. Content is fetched by message id when a
 run needs it, so erasing a person in the lake erases them here too.
 """

@@ -1,8 +1,11 @@
 """Conversations whose messages are lists of content blocks, as Anthropic and Bedrock send them.
 
-The two name things differently and mean the same: a system prompt beside the messages, results of
-tools among a user's blocks, a tool's input streamed as pieces of text, usage that counts cached
-input apart.
+The two name things differently and mean the same:
+
+- a system prompt beside the messages;
+- results of tools among a user's blocks;
+- a tool's input streamed as pieces of text;
+- usage that counts cached input apart.
 """
 
 from collections.abc import Callable

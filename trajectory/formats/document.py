@@ -4,8 +4,8 @@ An importer keeps the difference between the document it read and the one it wou
 exporter applies it. So nothing that a format holds beyond the protocol is lost on the way.
 
 A format says how it reads and writes what it can hold. The rest is found by comparison, never by
-a list kept by hand: the document that was written is read again, and what is not there travels in the format's free place, or is named as lost where it has none. The
-other way round, what an imported document holds beyond the protocol stays in ``Trajectory.ext``.
+a list kept by hand: the document that was written is read again. What is not there travels in the
+format's free place, or is named as lost where it has none. The other way round, what an imported document holds beyond the protocol stays in ``Trajectory.ext``.
 """
 
 from collections.abc import Callable

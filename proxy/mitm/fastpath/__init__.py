@@ -1,10 +1,14 @@
 """Speed overrides of mitmproxy, for exactly the version they were measured with.
 
-Each override does what stock code does, with less work per request: hooks that are not
-coroutines run in place instead of in a task of their own, what one event makes to send goes out
-in one write, options are read without deep copies, headers are looked up without decoding all of
-them, and checks that only ``python -O`` would remove are removed. With another version, or
-switched off, stock code runs; the tests of the gateway run both ways.
+Each override does what stock code does, with less work per request:
+
+- hooks that are not coroutines run in place instead of in a task of their own;
+- what one event makes to send goes out in one write;
+- options are read without deep copies;
+- headers are looked up without decoding all of them;
+- checks that only ``python -O`` would remove are removed.
+
+With another version, or switched off, stock code runs; the tests of the gateway run both ways.
 """
 
 import asyncio

@@ -21,6 +21,7 @@ from proxy.guard.route import CallGuard, Waiting
 from proxy.guard.rules import Ruling
 from proxy.heads import value_of, with_header
 from proxy.inline.heads import HeadTexts, head_texts
+from proxy.inline.kept_histories import HistoryOwner
 from proxy.inline.openai import ResponsesRequest
 from proxy.inline.requests import WireRequest
 from proxy.inline.route import PseudonymisedCall, RouteInline, UnpseudonymisedError
@@ -334,11 +335,12 @@ class InFlight:
         reason = Reason.FAULT
         try:
             self._call = await inline.pseudonymise(
-                self.plan.name,
                 read,
                 body,
                 head=head_texts(self.path, self.fields, admitted.asked),
-                tenant=admitted.client.tenant_id,
+                owner=HistoryOwner(
+                    admitted.client.tenant_id, admitted.client.key_id, self.plan.name
+                ),
                 session=session_of(admitted.asked, admitted.session),
             )
             if self._call is None:

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     NO_MODEL = "no_model"
     FAULT = "fault"
     UNREADABLE = "unreadable"
+    UNKNOWN_RESPONSE = "unknown_response"
     NOT_PSEUDONYMISED = "not_pseudonymised"
     UNREADABLE_CALL = "unreadable_call"
     UNREADABLE_ANSWER = "unreadable_answer"
@@ -104,6 +105,13 @@ _TEXTS = {
         "Headrace: personal data is replaced on this route, and this request cannot be read: send JSON, "
         "uncompressed, to chat completions, completions, responses, messages, Gemini or Ollama, with the "
         "whole conversation in it.",
+    ),
+    Reason.UNKNOWN_RESPONSE: (
+        400,
+        "invalid_request",
+        "Headrace: personal data is replaced on this route, and the response that this request goes on "
+        "from is not known: it is too old, another client key's, or none of this route. Send the whole "
+        "conversation.",
     ),
     Reason.NOT_PSEUDONYMISED: (
         503,

@@ -170,6 +170,15 @@ class InlineSpec(Spec):
         le=600_000,
         description="Milliseconds that a request may wait until everything in it is replaced.",
     )
+    history_hours: Whole = Field(
+        default=24,
+        ge=0,
+        le=720,
+        description=(
+            "For so long the gateway keeps, sealed, what surrogates stand for in responses that the provider "
+            "keeps, so that `previous_response_id` works. 0: nothing is kept, and such requests are refused."
+        ),
+    )
 
     def sought(self, operators: Mapping[str, Operator]) -> frozenset[str]:
         """Return the entity types that are replaced, of those that the policy looks for."""

@@ -4,8 +4,10 @@ It finds what redaction at rest would find, by the same policy and detectors. Wh
 value, as it is written, gets a surrogate from which the gateway restores it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import batched
+from types import MappingProxyType
 
 from governance.detect.questions import LONGEST_ANSWER, key_of_answer
 from governance.policy.redaction import RedactionSpec
@@ -25,6 +27,9 @@ told, None where the literal belongs to the protocol and stays."""
 
 _ATTEMPTS = 8
 """Realistic surrogates that a value may have: there are but so many telephones of nobody."""
+_TELLING = re.compile(r"[^\W\d_]{3}")
+"""Letters that a value must have to be known again: a number of four digits is not always a PIN."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _QUESTION = 200
 """So many characters at the end of a message may ask for something."""
 
@@ -41,6 +46,7 @@ class WireRedactor(Redactor):
         tenant: str,
         key: bytes,
         seconds: float = float("inf"),
+        known: Mapping[str, str] = _NOTHING,
     ) -> PseudonymisedText:
         """Return a JSON body with surrogates for all that is found; all else stays byte for byte.
 
@@ -51,11 +57,14 @@ class WireRedactor(Redactor):
             tenant: whose request it is.
             key: the key of its scope.
             seconds: how long it may take, at most what policy says.
+            known: surrogates that the conversation got before, and what they stand for. Such a value
+                gets its surrogate again even where no detector finds it.
 
         Raises:
             RedactionError: a detector failed or time ran out; the body must not be sent.
         """
         scope = RedactionScope(tenant_id=tenant, trajectory_id="")
+        again = _Again(known)
         answers = _answers(said)
 
         looked_at = [
@@ -73,7 +82,7 @@ class WireRedactor(Redactor):
                     number = visitor.number(value, where)
                     new = old if number is None else str(number)
                 else:
-                    told = rewritten_text(value, where, visitor)
+                    told = again.put(rewritten_text(value, where, visitor))
                     if told != value:
                         new = encoded(told, like=old)
                 if new != old:
@@ -82,21 +91,39 @@ class WireRedactor(Redactor):
             return "".join((*pieces, text[at:])) if pieces else text
 
         self._detections.seconds = min(seconds, self._spec.timeout_seconds)
-        surrogates = _SurrogateSubstitution(self, scope, key)
+        surrogates = _SurrogateSubstitution(self, scope, key, known)
         ((told, report),), _ = self._redact([body], scope, walk, surrogates)
         return PseudonymisedText(
             told, surrogates.issued, frozenset(surrogates.numbers), tuple(report.subjects)
         )
 
 
+class _Again:
+    """Puts surrogates that a conversation has into texts in which no detector finds their values."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        told = {value: name for name, value in known.items() if _TELLING.search(value)}
+        longest = sorted(map(re.escape, told), key=len, reverse=True)
+        self._names = told
+        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(longest)})(?!\w)") if told else None
+
+    def put(self, text: str) -> str:
+        """Return a text with them."""
+        if self._pattern is None:
+            return text
+        return self._pattern.sub(lambda found: self._names[found[0]], text)
+
+
 class _SurrogateSubstitution(Substitution):
     """Decides as redaction at rest does, and gives each value a surrogate."""
 
-    def __init__(self, redactor: WireRedactor, scope: RedactionScope, key: bytes) -> None:
+    def __init__(
+        self, redactor: WireRedactor, scope: RedactionScope, key: bytes, known: Mapping[str, str]
+    ) -> None:
         super().__init__(redactor._spec, redactor._pseudonyms, redactor._marks, scope)
         self._key = key
         self._check = redactor._marks.check
-        self.issued: dict[str, str] = {}
+        self.issued: dict[str, str] = {**known}
         self.numbers: set[str] = set()
 
     def _issue(self, entity: str, written: str) -> str:

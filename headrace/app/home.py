@@ -108,6 +108,11 @@ class Home:
         return self.state / "approvals.sqlite"
 
     @property
+    def histories(self) -> Path:
+        """What surrogates stand for in responses that providers keep: sealed, for a short time."""
+        return self.state / "histories.sqlite"
+
+    @property
     def sessions(self) -> Path:
         """Who is signed in to the console: hashes of session ids, names and roles."""
         return self.state / "console.sqlite"

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from governance.errors import FieldError
 from governance.policy import PolicyBundle, load_bundle
+from headrace.app.home import Home
 from headrace.app.installation import DEFAULT_ROUTES
 from headrace.app.master_key import Secrets
 from proxy.config import Route
+from proxy.inline.kept_histories import KeptHistories
 from proxy.inline.lanes import LANES
 from proxy.inline.route import InlineTerms
 from trajectory.errors import ConfigurationError
@@ -21,9 +23,11 @@ class InlineSetup:
     content_hash: str
     scope_key: bytes
     pseudonym_key: bytes
+    histories: Path
+    """Where it is kept what surrogates stand for in responses that providers keep."""
 
     @classmethod
-    def of(cls, bundle: PolicyBundle, secrets: Secrets) -> "InlineSetup | None":
+    def of(cls, bundle: PolicyBundle, home: Home, secrets: Secrets) -> "InlineSetup | None":
         """Return the setup that a bundle asks for; None where it asks for none."""
         if bundle.redaction.spec.inline is None:
             return None
@@ -32,6 +36,7 @@ class InlineSetup:
             bundle.content_hash,
             secrets.derive(b"inline"),
             secrets.derive(b"pseudonym"),
+            home.histories,
         )
 
     def __call__(self) -> InlineTerms | None:
@@ -57,6 +62,9 @@ class InlineSetup:
             to=frozenset(spec.restore.to),
             passes=spec.on_failure == "pass",
             seconds=spec.budget_ms / 1000,
+            histories=KeptHistories(self.histories, self.scope_key, spec.history_hours * 3600)
+            if spec.history_hours
+            else None,
         )
 
 

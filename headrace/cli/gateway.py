@@ -43,7 +43,7 @@ def gateway(context: typer.Context) -> None:
         config,
         spool_key=secrets.derive(b"spool"),
         fingerprint_key=secrets.derive(b"fingerprint"),
-        inline=InlineSetup.of(policy, secrets),
+        inline=InlineSetup.of(policy, home, secrets),
         guard=guard,
         ready=lambda found: log(f"gateway ready: {_places(found, config.workers)}"),
     )
@@ -134,7 +134,8 @@ def _probe_inline(
     from proxy.routes.probe import probe as ask_upstream
 
     running = AppContext.of(context)
-    setup = InlineSetup.of(load_bundle(running.settings.policy.folder), running.secrets)
+    bundle = load_bundle(running.settings.policy.folder)
+    setup = InlineSetup.of(bundle, running.home, running.secrets)
     terms = None if setup is None else setup()
     routes = [] if terms is None else [one for one in config.routes if one.name in terms.routes]
     routes = [one for one in routes if route in (None, one.name)]

@@ -8,6 +8,8 @@ Signed reasoning passes as it is: its signature holds for each letter.
 
 import json
 import re
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from proxy.clients.credentials import RawFields
@@ -16,6 +18,7 @@ from proxy.inline.requests import WireRequest
 from proxy.inline.restorer import MOST_NAMED, IssuedSurrogates, TextRestorer
 
 ALL_TOOLS = "tool:*"
+EARNED_NOTHING: Mapping[str, Collection[str]] = MappingProxyType({})
 _CALLED = frozenset({"function", "custom", "functionCall", "function_call", "toolUse"})
 """Fields that hold what a call of a client's tool says."""
 _SAID = frozenset({"content", "text", "response"})
@@ -29,7 +32,14 @@ class CallSurrogates:
     """The surrogates of one call, and who may have what they stand for."""
 
     def __init__(
-        self, request: WireRequest, issued: IssuedSurrogates, to: frozenset[str], told: bytes
+        self,
+        request: WireRequest,
+        issued: IssuedSurrogates,
+        to: frozenset[str],
+        told: bytes,
+        *,
+        earned: Mapping[str, Collection[str]] = EARNED_NOTHING,
+        keep: Callable[["CallSurrogates", dict[str, Any]], None] | None = None,
     ) -> None:
         """Restore by what a route allows.
 
@@ -38,9 +48,13 @@ class CallSurrogates:
             issued: what its provider saw.
             to: ``tool:NAME`` for each tool that may have values.
             told: the request as its provider got it.
+            earned: surrogates that tools may have for what they said before this request.
+            keep: told of a response that another request may go on from.
         """
         self._request = request
         self._told = told
+        self._earned = earned
+        self._keep = keep
         self._to = to
         self._tools: dict[str, IssuedSurrogates] = {}
         self.issued = issued
@@ -63,8 +77,22 @@ class CallSurrogates:
             return self.issued
         found = self._tools.get(name)
         if found is None:
-            found = self._tools[name] = self.issued.only(self._said_by(name))
+            found = self._tools[name] = self.issued.only(self._earned_by(name))
         return found
+
+    def earned(self) -> dict[str, tuple[str, ...]]:
+        """Return the surrogates that tools may have for what they said so far, by their names."""
+        tools = self._request.tools() | self._earned.keys()
+        found = {tool: tuple(sorted(self._earned_by(tool))) for tool in sorted(tools)}
+        return {tool: names for tool, names in found.items() if names}
+
+    def _earned_by(self, tool: str) -> frozenset[str]:
+        return self._said_by(tool) | frozenset(self._earned.get(tool, ()))
+
+    def response(self, response: dict[str, Any]) -> None:
+        """Take a response as its provider wrote it, however much of it there is so far."""
+        if self._keep is not None:
+            self._keep(self, response)
 
     def _said_by(self, tool: str) -> frozenset[str]:
         """Return the surrogates that stand for what a tool said itself.
@@ -75,7 +103,9 @@ class CallSurrogates:
         raw = self._request.said_by(tool)
         if not raw:
             return frozenset()
-        told = type(self._request)(self._told).said_by(tool)
+        request = type(self._request)(self._told)
+        request.calls = self._request.calls
+        told = request.said_by(tool)
         return frozenset(name for name in self.issued.values if told.count(name) > raw.count(name))
 
     # Whole values.

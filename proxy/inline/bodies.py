@@ -33,6 +33,8 @@ def whole_json(body: bytes, surrogates: CallSurrogates) -> bytes:
         return surrogates.text(text).encode()
     try:
         value = json.loads(text)
+        if isinstance(value, dict) and value.get("object") == "response":
+            surrogates.response(value)
         told = surrogates.value(value)
     except (ValueError, RecursionError):
         return body  # nobody can tell what in it is a tool's

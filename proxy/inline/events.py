@@ -274,6 +274,8 @@ class ResponsesEvents(AnswerEvents):
         return numbered
 
     def _take(self, event: Event) -> list[Event]:
+        if isinstance(event.get("response"), dict):
+            self._surrogates.response(event["response"])
         kind = str(event.get("type"))
         name, _, what = kind.rpartition(".")
         if what == "delta" and isinstance(event.get("delta"), str):

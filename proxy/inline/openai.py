@@ -118,12 +118,13 @@ class CompletionRequest(WireRequest):
 
 
 class ResponsesRequest(WireRequest):
-    """Responses, with all of their history: what only the provider has cannot be restored from."""
+    """Responses, with all of their history or the id of the response that they go on from."""
 
     ends = (b"/responses",)
 
     def _reads(self, value: dict[str, Any]) -> bool:
-        if value.get("previous_response_id") or value.get("conversation"):
+        named = value.get("previous_response_id")
+        if value.get("conversation") or not isinstance(named, str | None):
             return False
         items = value.get("input")
         if any(item.get("type") == "item_reference" for _, item in objects(items)):
@@ -168,14 +169,36 @@ class ResponsesRequest(WireRequest):
                     *text_of(item.get("content"), ("input", at, "content")),
                 )
 
+    def goes_on_from(self) -> str | None:
+        return self.value.get("previous_response_id") or None
+
+    def is_kept(self) -> bool:
+        return self.value.get("store") is not False
+
     def results(self) -> Iterator[tuple[str, Any]]:
-        tools: dict[str, str] = {}
+        tools = {**self.calls}
         for _, item in objects(self.value.get("input")):
             kind = str(item.get("type"))
             if is_client_call(item):
                 tools[str(item.get("call_id"))] = tool_of(item)
             elif kind.endswith("_call_output"):
                 yield tools.get(str(item.get("call_id")), ""), item.get("output")
+
+
+_LONGEST_QUESTION = 200
+
+
+def calls_and_end(response: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """Return the tools that a response calls, by the ids of the calls, and the end of what it says."""
+    calls: dict[str, str] = {}
+    end = ""
+    for _, item in objects(response.get("output")):
+        if is_client_call(item):
+            calls[str(item.get("call_id"))] = tool_of(item)
+        for _, part in objects(item.get("content")):
+            if item.get("type") == "message" and isinstance(part.get("text"), str):
+                end = part["text"][-_LONGEST_QUESTION:]
+    return calls, end
 
 
 def tool_of(item: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from proxy.config import Route, UpstreamChoice
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.bodies import restorer_of
 from proxy.inline.dialects import MessagesRequest
+from proxy.inline.kept_histories import HistoryOwner
 from proxy.inline.openai import ChatRequest
 from proxy.inline.requests import WireRequest
 from proxy.inline.route import InlineTerms, PseudonymisedCall, RouteInline
@@ -114,9 +115,8 @@ def _pseudonymised(
     async def put() -> PseudonymisedCall | None:
         inline = RouteInline(terms, Counters())
         try:
-            return await inline.pseudonymise(
-                "probe", read, body, head=None, tenant="probe", session=None
-            )
+            owner = HistoryOwner("probe", "probe", "probe")
+            return await inline.pseudonymise(read, body, head=None, owner=owner, session=None)
         finally:
             inline.close()
 

@@ -8,7 +8,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from binascii import a2b_base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from proxy.request_json import check_values
@@ -60,7 +60,7 @@ class WireRequest(ABC):
 
         Raises:
             UnreadableRequestError: it is no JSON object of this dialect, or goes on with a history
-                that only the provider has.
+                that only the provider has and that nothing names.
         """
         try:
             check_values(body)
@@ -71,6 +71,8 @@ class WireRequest(ABC):
         if not isinstance(value, dict) or not self._reads(value):
             raise UnreadableRequestError
         self.value: dict[str, Any] = value
+        self.calls: Mapping[str, str] = {}
+        """Names of tools, by the ids of calls that only the provider has."""
 
     @abstractmethod
     def _reads(self, value: dict[str, Any]) -> bool:
@@ -136,6 +138,21 @@ class WireRequest(ABC):
             if role == "user":
                 return text
         return first
+
+    def goes_on_from(self) -> str | None:
+        """Return the id of the response whose conversation it goes on with; None where it has it whole."""
+        return None
+
+    def is_kept(self) -> bool:
+        """Tell whether another request may go on from its answer."""
+        return False
+
+    def tools(self) -> frozenset[str]:
+        """Return the names of the tools that said something, in results or in their definitions."""
+        named = [name for name, _ in self.results()]
+        for tools in self._definitions():
+            named += [str(one["name"]) for one in _definitions(tools) if "name" in one]
+        return frozenset(named)
 
     def _definitions(self) -> list[Any]:
         """Return where tools are defined."""

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from proxy.clients.credentials import RawFields
 from proxy.heads import value_of
@@ -16,8 +17,14 @@ from proxy.inline.answers import CallSurrogates
 from proxy.inline.bedrock import ConverseRequest, InvokeRequest
 from proxy.inline.dialects import GeminiRequest, MessagesRequest, OllamaRequest
 from proxy.inline.heads import HeadTexts, head_texts
+from proxy.inline.kept_histories import HistoryOwner, KeptHistories, KeptHistory
 from proxy.inline.lanes import FairLanes
-from proxy.inline.openai import ChatRequest, CompletionRequest, ResponsesRequest
+from proxy.inline.openai import (
+    ChatRequest,
+    CompletionRequest,
+    ResponsesRequest,
+    calls_and_end,
+)
 from proxy.inline.requests import (
     OTHER,
     BareRequest,
@@ -58,6 +65,7 @@ class WirePseudonymizer(Protocol):
         tenant: str,
         key: bytes,
         seconds: float,
+        known: Mapping[str, str],
     ) -> PseudonymisedText:
         """Return a JSON body as its provider may see it; raise where it cannot vouch for that.
 
@@ -68,6 +76,7 @@ class WirePseudonymizer(Protocol):
             tenant: whose request it is.
             key: the key of its scope.
             seconds: how long it may take.
+            known: surrogates that the conversation got before, and what they stand for.
         """
         ...
 
@@ -88,6 +97,8 @@ class InlineTerms:
     passes: bool = False
     """What cannot be read, or in time, goes on as it is; else it is refused."""
     seconds: float = 5.0
+    histories: KeptHistories | None = None
+    """What surrogates stand for in responses that the provider keeps; None where nothing is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +109,30 @@ class PseudonymisedCall:
     head: HeadTexts | None
     """What its query and its headers say; None where nothing of it has changed."""
     surrogates: CallSurrogates
-    subjects: tuple[str, ...]
-    """Whom the surrogates name."""
+    subjects: tuple[str, ...] | None
+    """Whom the surrogates name; None where it has none."""
     end_user: str | None
     """The id of its end user, where surrogates have taken it from the body; consent goes by it."""
+
+
+class _Told(NamedTuple):
+    """A request that was looked into."""
+
+    request: WireRequest
+    text: PseudonymisedText
+    head: HeadTexts | None
+    before: KeptHistory
+    """What was known of its conversation; its scope is that of this request."""
+
+
+def _joined(told: PseudonymisedText, before: KeptHistory) -> PseudonymisedText:
+    """Return a text that has what was issued before it, too."""
+    subjects = dict.fromkeys((*before.subjects, *told.subjects))
+    return told._replace(numbers=told.numbers.union(before.numbers), subjects=tuple(subjects))
+
+
+class _UnknownResponseError(Exception):
+    """A request goes on from a response that is not known."""
 
 
 class UnpseudonymisedError(Exception):
@@ -150,12 +181,11 @@ class RouteInline:
 
     async def pseudonymise(
         self,
-        route: str,
         read: type[WireRequest],
         body: bytes,
         *,
         head: HeadTexts | None,
-        tenant: str,
+        owner: HistoryOwner,
         session: bytes | None,
     ) -> PseudonymisedCall | None:
         """Return a request with surrogates in it; None where it goes on as it is.
@@ -165,57 +195,76 @@ class RouteInline:
         """
         terms, began = self._terms, time.monotonic()
 
-        def work(by: WirePseudonymizer) -> tuple[WireRequest, PseudonymisedText, HeadTexts | None]:
+        def work(by: WirePseudonymizer) -> _Told:
             left = began + terms.seconds - time.monotonic()
-            return self._work(by, read, body, head, tenant, session, left)
+            return self._work(by, read(body), head, owner, session, left)
 
         try:
-            request, told, says = await asyncio.wait_for(
-                self._lanes.run(tenant, len(body), work), terms.seconds
+            looked = await asyncio.wait_for(
+                self._lanes.run(owner.tenant, len(body), work), terms.seconds
             )
         except TimeoutError:
-            self._failed(route, "slow", Reason.NOT_PSEUDONYMISED)
+            self._failed(owner.route, "slow", Reason.NOT_PSEUDONYMISED)
             return None
         except UnreadableRequestError:
-            self._failed(route, "unreadable", Reason.UNREADABLE)
+            self._failed(owner.route, "unreadable", Reason.UNREADABLE)
+            return None
+        except _UnknownResponseError:
+            self._failed(owner.route, "unknown_response", Reason.UNKNOWN_RESPONSE)
             return None
         except Exception:  # noqa: BLE001 - whatever it is, nothing vouches for this body
-            self._failed(route, "failed", Reason.NOT_PSEUDONYMISED)
+            self._failed(owner.route, "failed", Reason.NOT_PSEUDONYMISED)
             return None
-        counters = self._counters
-        counters.inline[route, "replaced" if told.issued else "clean"] += 1
+        request, told, says, before = looked
+        counters, issued = self._counters, len(told.issued) - len(before.values)
+        changed = says if says != head else None
+        is_clean = changed is None and told.text == request.text
+        counters.inline[owner.route, "clean" if is_clean else "replaced"] += 1
         counters.inline_seconds += time.monotonic() - began
-        if not told.issued:
+        keep = self._keeper(owner, looked) if request.is_kept() else None
+        if not told.issued and keep is None:
             return None
-        counters.inline_surrogates[route, "issued"] += len(told.issued)
+        if issued:
+            counters.inline_surrogates[owner.route, "issued"] += issued
         body = told.text.encode()
         surrogates = CallSurrogates(
-            request, IssuedSurrogates(told.issued, numbers=told.numbers), terms.to, body
+            request,
+            IssuedSurrogates(told.issued, numbers=told.numbers),
+            terms.to,
+            body,
+            earned=before.earned,
+            keep=keep,
         )
         user = request.end_user()
         hidden = user is not None and any(value in user for value in told.issued.values())
-        changed = says if says != head else None
         if read is BareRequest:
             body = b""
-        return PseudonymisedCall(body, changed, surrogates, told.subjects, user if hidden else None)
+        subjects = told.subjects if told.issued else None
+        return PseudonymisedCall(body, changed, surrogates, subjects, user if hidden else None)
 
     def _work(
         self,
         by: WirePseudonymizer,
-        read: type[WireRequest],
-        body: bytes,
+        request: WireRequest,
         head: HeadTexts | None,
-        tenant: str,
+        owner: HistoryOwner,
         session: bytes | None,
         seconds: float,
-    ) -> tuple[WireRequest, PseudonymisedText, HeadTexts | None]:
+    ) -> _Told:
         """Look into a request; called in a thread. What its head says is part of it."""
-        request = read(body)
-        key = scope_key(self._terms.key, tenant, *self._scope(request, session))
-        put = partial(by.pseudonymise, tenant=tenant, key=key, seconds=seconds)
+        before = self._before(request, owner, session)
+        request.calls = before.calls
+        key = scope_key(self._terms.key, owner.tenant, *before.scope)
+        put = partial(
+            by.pseudonymise, tenant=owner.tenant, key=key, seconds=seconds, known=before.values
+        )
+        said = request.said()
+        if before.asked:
+            said = [((), before.asked), *said]
         if head is None:
-            told = put(request.text, request.place, request.said())
-            return request, told, None
+            return _Told(
+                request, _joined(put(request.text, request.place, said), before), None, before
+            )
 
         def place(path: Path, kind: str, said: str) -> Path | None:
             if path[0] == "body" and len(path) > 1:
@@ -224,10 +273,63 @@ class RouteInline:
             return OTHER + path[2:] if named else None
 
         whole = f"{_HEAD}{head.written()}{_BODY}{request.text}}}"
-        said = [(("body", *path) if path else path, text) for path, text in request.said()]
-        told = put(whole, place, said)
+        said = [(("body", *path) if path else path, text) for path, text in said]
+        told = _joined(put(whole, place, said), before)
         values, end = json.JSONDecoder().raw_decode(told.text, len(_HEAD))
-        return request, told._replace(text=told.text[end + len(_BODY) : -1]), head.told(values)
+        told = told._replace(text=told.text[end + len(_BODY) : -1])
+        return _Told(request, told, head.told(values), before)
+
+    def _before(
+        self, request: WireRequest, owner: HistoryOwner, session: bytes | None
+    ) -> KeptHistory:
+        """Return what is known of a request's conversation, and the scope of its surrogates.
+
+        Raises:
+            _UnknownResponseError: it goes on from a response that is not known.
+        """
+        histories, named = self._terms.histories, request.goes_on_from()
+        if named is None:
+            return KeptHistory(self._scope(request, session))
+        before = None if histories is None else histories.find(owner, named)
+        if before is None:
+            raise _UnknownResponseError
+        if self._terms.scope == "conversation":
+            return before
+        return replace(before, scope=self._scope(request, session))
+
+    def _keeper(
+        self, owner: HistoryOwner, looked: _Told
+    ) -> Callable[[CallSurrogates, dict[str, Any]], None] | None:
+        """Return what keeps the history of a call's response; None where nothing is kept."""
+        histories = self._terms.histories
+        if histories is None:
+            return None
+        told, before = looked.text, looked.before
+        kept: KeptHistory | None = None
+
+        def keep(surrogates: CallSurrogates, response: dict[str, Any]) -> None:
+            nonlocal kept
+            if not isinstance(response.get("id"), str):
+                return
+            calls, asked = calls_and_end(response)
+            history = KeptHistory(
+                scope=before.scope,
+                values=told.issued,
+                numbers=tuple(told.numbers),
+                subjects=told.subjects,
+                earned=surrogates.earned(),
+                calls={**before.calls, **calls},
+                asked=asked,
+            )
+            if history == kept:
+                return
+            try:
+                histories.keep(owner, response["id"], history)
+            except (OSError, sqlite3.Error):  # the answer goes on; who goes on from it is refused
+                self._counters.inline[owner.route, "history_lost"] += 1
+            kept = history
+
+        return keep
 
     def _scope(self, request: WireRequest, session: bytes | None) -> tuple[str, ...]:
         """Return what narrows a tenant's scope down; every process that is asked says the same."""

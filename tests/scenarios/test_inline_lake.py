@@ -54,7 +54,7 @@ def test_tokens_of_personal_calls_stay_exact_and_a_person_can_be_erased(
     terms: dict[str, Any] = {"routes": ["wire"], "surrogates": surrogates, "budget_ms": 600_000}
     bundle = inline_setup(tmp_path / "policy", **terms).bundle
     house = PlantedInstallation(tmp_path / "home", str(bundle))
-    inline = InlineSetup.of(load_bundle(bundle), house.secrets)
+    inline = InlineSetup.of(load_bundle(bundle), house.home, house.secrets)
     with Upstream(engine) as upstream:
         routes = [
             {"name": name, "upstream": upstream.url, "capture": "tokens"}

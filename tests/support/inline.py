@@ -20,4 +20,5 @@ def inline_setup(folder: Path, **inline: Any) -> InlineSetup:
     document = yaml.safe_load(path.read_text())
     document["spec"]["inline"] = inline
     path.write_text(yaml.safe_dump(document))
-    return InlineSetup(folder, load_bundle(folder).content_hash, SCOPE_KEY, PSEUDONYM_KEY)
+    made = load_bundle(folder).content_hash
+    return InlineSetup(folder, made, SCOPE_KEY, PSEUDONYM_KEY, folder.with_name("histories.sqlite"))

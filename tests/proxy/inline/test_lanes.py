@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.inline.kept_histories import HistoryOwner
 from proxy.inline.lanes import SHORT, FairLanes
 from proxy.inline.openai import ChatRequest
 from proxy.inline.route import InlineTerms, PseudonymisedCall, RouteInline
@@ -159,7 +160,11 @@ def test_where_what_fails_may_pass_a_flood_lets_nothing_of_others_pass() -> None
             body = json.dumps({"messages": [{"role": "user", "content": said}]}).encode()
             return asyncio.ensure_future(
                 inline.pseudonymise(
-                    "model", ChatRequest, body, head=None, tenant=tenant, session=None
+                    ChatRequest,
+                    body,
+                    head=None,
+                    owner=HistoryOwner(tenant, "key", "model"),
+                    session=None,
                 )
             )
 

@@ -1,0 +1,139 @@
+"""What surrogates stand for in responses that their provider keeps: sealed, and for a short time.
+
+A request that goes on from one by ``previous_response_id`` has its newest words alone. What the words
+before it got is known from here, to every worker and after a restart.
+"""
+
+import hmac
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from trajectory.canonical import canonical_json
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS histories (
+    name TEXT PRIMARY KEY, expires REAL NOT NULL, sealed BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_expiry ON histories (expires);
+"""
+_NONCE_BYTES = 12
+_LONGEST = 1024 * 1024
+"""Bytes of a history that are kept; who has more sends the whole conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHistory:
+    """What the gateway knows of a conversation up to one response."""
+
+    scope: tuple[str, ...] = ()
+    """Within which its values keep their surrogates."""
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Surrogates that were issued, and what they stand for."""
+    numbers: tuple[str, ...] = ()
+    """Those that stand for bare numbers of JSON."""
+    subjects: tuple[str, ...] = ()
+    """Whom they name, as keyed pseudonyms."""
+    earned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Surrogates that stand for what tools said themselves, by the names of the tools."""
+    calls: Mapping[str, str] = field(default_factory=dict)
+    """Names of tools, by the ids of calls that wait for a result."""
+    asked: str = ""
+    """The end of the answer, which may ask for something."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOwner:
+    """Who alone may go on from a response."""
+
+    tenant: str
+    key_id: str
+    route: str
+
+
+class KeptHistories:
+    """The file; each call opens it anew, so that any thread and process may."""
+
+    def __init__(
+        self, path: Path, key: bytes, seconds: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Keep each history for so many seconds in ``path``, sealed with a key made of ``key``."""
+        self._path = path
+        self._key = hmac.digest(key, b"histories", "sha256")
+        self._seal = AESGCM(self._key)
+        self._seconds = seconds
+        self._clock = clock
+
+    def keep(self, owner: HistoryOwner, response_id: str, history: KeptHistory) -> None:
+        """Keep a history under the id of its last response; one that is too long is left out."""
+        name, now = self._name(owner, response_id), self._clock()
+        raw = json.dumps(asdict(history)).encode()
+        if len(raw) > _LONGEST:
+            return
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = nonce + self._seal.encrypt(nonce, raw, name.encode())
+        with self._opened() as file:
+            file.execute("DELETE FROM histories WHERE expires <= ?", (now,))
+            file.execute(
+                "INSERT OR REPLACE INTO histories (name, expires, sealed) VALUES (?, ?, ?)",
+                (name, now + self._seconds, sealed),
+            )
+
+    def find(self, owner: HistoryOwner, response_id: str) -> KeptHistory | None:
+        """Return what is known of a response; None where it is nobody's, another's or too old."""
+        if not self._path.exists():
+            return None
+        name = self._name(owner, response_id)
+        with self._opened() as file:
+            row = file.execute(
+                "SELECT sealed FROM histories WHERE name = ? AND expires > ?",
+                (name, self._clock()),
+            ).fetchone()
+        if row is None:
+            return None
+        nonce, sealed = row[0][:_NONCE_BYTES], row[0][_NONCE_BYTES:]
+        try:
+            raw = self._seal.decrypt(nonce, sealed, name.encode())
+        except InvalidTag:  # somebody else wrote it
+            return None
+        return _read(json.loads(raw))
+
+    def _name(self, owner: HistoryOwner, response_id: str) -> str:
+        parts = canonical_json([owner.tenant, owner.key_id, owner.route, response_id])
+        return blake2b(parts, digest_size=20, key=self._key).hexdigest()
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Open the file; each statement stands by itself."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self._path, timeout=2.0, isolation_level=None)) as file:
+            self._path.chmod(0o600)
+            file.execute("PRAGMA journal_mode = WAL")
+            file.execute(
+                "PRAGMA synchronous = NORMAL"
+            )  # a crash of the machine may cost the latest
+            file.execute("PRAGMA secure_delete = ON")
+            file.executescript(_SCHEMA)
+            yield file
+
+
+def _read(value: dict[str, Any]) -> KeptHistory:
+    return KeptHistory(
+        scope=tuple(value["scope"]),
+        values=value["values"],
+        numbers=tuple(value["numbers"]),
+        subjects=tuple(value["subjects"]),
+        earned={tool: tuple(names) for tool, names in value["earned"].items()},
+        calls=value["calls"],
+        asked=value["asked"],
+    )

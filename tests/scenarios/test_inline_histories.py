@@ -1,0 +1,228 @@
+"""Responses that go on from one that the provider keeps: the gateway knows what its surrogates stand for."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from headrace.app.inline import InlineSetup
+from tests.proxy.gateway_process import GatewayProcess
+from tests.support.echo import echo
+from tests.support.inline import inline_setup
+from tests.support.ports import free_port
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
+from trajectory import realistic_surrogate
+from trajectory.surrogate import FORM
+
+EMAIL, NAME, CARD = "petra.ostrova@example.org", "Petra Ostrova", "4111 1111 1111 1111"
+SAID = f"My name is {NAME}, mail {EMAIL}."
+VALUES = (EMAIL, NAME, "Ostrova", CARD)
+TOOLS: Any = [
+    {"type": "function", "name": name, "parameters": {"type": "object"}, "strict": None}
+    for name in ("send", "fetch", "look_up")
+]
+
+
+@dataclass
+class Memory:
+    """A provider that keeps its responses, and says everything of a conversation again."""
+
+    kept: dict[str, str] = field(default_factory=dict)
+    """What was said up to each response."""
+
+    def __call__(self, request: ReceivedRequest) -> Reply:
+        body = json.loads(request.body)
+        before = body.get("previous_response_id")
+        if before is not None and before not in self.kept:
+            return as_json({"error": {"message": "not found", "type": "x"}}, 404)
+        items = body["input"]
+        words = [items] if isinstance(items, str) else [_words(one) for one in items]
+        told = " ".join([*([self.kept[before]] if before else []), *words])
+        number = f"resp_{len(self.kept) + 1}"
+        self.kept[number] = told
+        reply = echo(request, lambda _: told)
+        for at, piece in enumerate(reply.pieces):
+            if isinstance(piece, bytes) and b"resp_1" in piece:
+                named = piece.replace(b"resp_1", number.encode())
+                reply.pieces[at] = _measured(named)
+        return reply
+
+
+def _words(item: dict[str, Any]) -> str:
+    return str(item.get("content", item.get("output")))
+
+
+def _measured(reply: bytes) -> bytes:
+    """Return a piece of a reply whose length is said in it, so that it is true."""
+    head, mark, body = reply.partition(b"\r\n\r\n")
+    if mark and head.startswith(b"HTTP"):
+        told = re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(body), head)
+        return told + mark + body
+    size, _, data = reply.partition(b"\r\n")
+    return b"%x\r\n%s" % (len(data) - 2, data) if size else reply
+
+
+@dataclass
+class Scene:
+    """A policy with surrogates, and the provider behind the gateways that follow it."""
+
+    home: Path
+    setup: InlineSetup
+    upstream: Upstream
+    memory: Memory
+
+    def gateway(self, **settings: Any) -> GatewayProcess:
+        routes = [{"name": "model", "upstream": self.upstream.url}]
+        return GatewayProcess(
+            self.home / "gateway", {"routes": routes, **settings}, inline=self.setup
+        )
+
+    def sent(self) -> str:
+        """Return what the provider got last, in which no value may be."""
+        body = self.upstream.seen[-1].body.decode()
+        assert not any(value in body for value in VALUES)
+        return body
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    setup = inline_setup(
+        tmp_path / "policy",
+        routes=["model"],
+        restore={"to": ["client", "tool:send"]},
+        budget_ms=60_000,
+    )
+    memory = Memory()
+    with Upstream(memory) as upstream:
+        yield Scene(tmp_path, setup, upstream, memory)
+
+
+def client_of(gateway: GatewayProcess, key: str = "") -> openai.OpenAI:
+    url = f"{gateway.url}/model/v1"
+    return openai.OpenAI(base_url=url, api_key=key or gateway.key, max_retries=0)
+
+
+def ask(client: openai.OpenAI, said: Any, before: str | None, *, stream: bool) -> Any:
+    asked: dict[str, Any] = {"model": "m", "input": said, "tools": TOOLS}
+    if before is not None:
+        asked["previous_response_id"] = before
+    if not stream:
+        return client.responses.create(**asked)
+    with client.responses.stream(**asked) as events:
+        for _ in events:
+            pass
+        return events.get_final_response()
+
+
+def surrogates_in(text: str) -> list[str]:
+    return [*FORM.findall(text), *realistic_surrogate.SIMILAR.findall(text)]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_values_of_words_that_only_the_provider_has_come_back(scene: Scene, stream: bool) -> None:
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        first = ask(client, SAID, None, stream=stream)
+        before = scene.sent()
+        second = ask(client, "Who am I?", first.id, stream=stream)
+        assert second.output_text == f"You said: {SAID} Who am I?!"
+        third = ask(client, f"And {EMAIL}, card {CARD}?", second.id, stream=stream)
+        assert third.output_text == f"You said: {SAID} Who am I? And {EMAIL}, card {CARD}?!"
+        (mail,) = [one for one in surrogates_in(before) if one.startswith("EMAIL") or "@" in one]
+        assert mail in scene.sent()  # one value keeps one surrogate
+        calls = {one.name: one.arguments for one in third.output if one.type == "function_call"}
+        assert EMAIL in calls["send"]
+        assert not any(value in calls["fetch"] for value in VALUES)
+        last = gateway.exchanges(3)[-1]
+        assert last.subjects
+
+
+def test_a_value_that_was_known_by_its_place_is_known_without_it(scene: Scene) -> None:
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        first = ask(client, "The customer's name: Xq Vyrrth", None, stream=False)
+        assert "Vyrrth" not in scene.sent()
+        second = ask(client, "vyrrth? Vyrrth!", first.id, stream=True)
+        assert "Vyrrth" not in scene.sent()
+        assert second.output_text.endswith("vyrrth? Vyrrth!!")
+
+
+def test_a_conversation_that_began_without_values_goes_on(scene: Scene) -> None:
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        first = ask(client, "Say hello.", None, stream=False)
+        second = ask(client, SAID, first.id, stream=True)
+        assert second.output_text == f"You said: Say hello. {SAID}!"
+        scene.sent()
+        assert not gateway.exchanges(2)[0].subjects
+
+
+def test_a_tool_may_have_what_it_said_before(scene: Scene) -> None:
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        first = ask(client, f"Find who has card {CARD}.", None, stream=True)
+        result = {"type": "function_call_output", "call_id": "look_up", "output": f"mail {EMAIL}"}
+        second = ask(client, [result], first.id, stream=False)
+        third = ask(client, "Look again.", second.id, stream=True)
+        for answer in (second, third):
+            calls = {
+                one.name: one.arguments for one in answer.output if one.type == "function_call"
+            }
+            assert EMAIL in calls["look_up"]
+            assert CARD not in calls["look_up"]
+            assert EMAIL not in calls["fetch"]
+        scene.sent()
+
+
+def test_it_survives_a_killed_gateway_and_is_shared_by_workers(scene: Scene) -> None:
+    with scene.gateway() as gateway:
+        key = gateway.key
+        with client_of(gateway) as client:
+            named = ask(client, SAID, None, stream=False).id
+        gateway.process.kill()
+        gateway.wait()
+    shared = {"port": free_port(), "forward_port": None, "admin_port": None, "workers": 2}
+    with scene.gateway(**shared) as gateway:
+        for _ in range(6):  # each call may meet another worker
+            with client_of(gateway, key) as client:
+                answer = ask(client, "Who am I?", named, stream=False)
+            assert answer.output_text.startswith(f"You said: {SAID} Who am I?")
+            named = answer.id
+
+
+def refusal(gateway: GatewayProcess, key: str, named: Any) -> httpx.Response:
+    return httpx.post(
+        f"{gateway.url}/model/v1/responses",
+        json={"model": "m", "input": "Who am I?", "previous_response_id": named},
+        headers={"authorization": f"Bearer {key}"},
+    )
+
+
+def test_what_the_gateway_does_not_know_is_refused(scene: Scene) -> None:
+    with scene.gateway() as gateway:
+        with client_of(gateway) as client:
+            named = ask(client, SAID, None, stream=False).id
+            unkept = client.responses.create(model="m", input=SAID, store=False).id
+        other = gateway.registry.create(
+            tenant_id="acme", app_id="others", environment="ci", purposes=("train_sft",)
+        )
+        before = len(scene.upstream.seen)
+        for key, name in ((gateway.key, "resp_9"), (gateway.key, unkept), (other.secret, named)):
+            answer = refusal(gateway, key, name)
+            assert answer.status_code == 400
+            assert "is not known" in answer.json()["error"]["message"]
+        assert refusal(gateway, gateway.key, {"id": named}).status_code == 400
+        assert len(scene.upstream.seen) == before
+
+
+def test_where_policy_keeps_nothing_each_is_refused(tmp_path: Path) -> None:
+    setup = inline_setup(tmp_path / "policy", routes=["model"], history_hours=0)
+    memory = Memory()
+    with Upstream(memory) as upstream:
+        scene = Scene(tmp_path, setup, upstream, memory)
+        with scene.gateway() as gateway, client_of(gateway) as client:
+            named = ask(client, SAID, None, stream=False).id
+            assert refusal(gateway, gateway.key, named).status_code == 400
+        assert not (tmp_path / "histories.sqlite").exists()

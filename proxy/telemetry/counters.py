@@ -85,8 +85,8 @@ class Counters:
     artifacts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """By route, artefact and outcome: applied, missing, malformed, over_cap, slow, unreadable."""
     inline: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Requests of routes with pseudonymisation, by route and outcome: replaced, clean; and unreadable, slow
-    or failed, each passed or refused."""
+    """Requests of routes with pseudonymisation, by route and outcome: replaced, clean; unreadable, slow,
+    failed or unknown_response, each passed or refused; and history_lost."""
     inline_surrogates: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By route: issued in requests; in answers restored, withheld from a tool, unknown."""
     inline_seconds: float = 0.0

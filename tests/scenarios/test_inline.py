@@ -333,7 +333,7 @@ def test_a_tool_gets_back_what_it_said_itself(scene: Scene) -> None:
         ("/model/v1/embeddings", {"input": SAID}, {}),
         ("/model/v1/chat/completions", b"{nonsense", {"content-type": "application/json"}),
         ("/model/v1/chat/completions", b"\x1f\x8b", {"content-encoding": "gzip"}),
-        ("/model/v1/responses", {"input": SAID, "previous_response_id": "resp_1"}, {}),
+        ("/model/v1/responses", {"input": SAID, "previous_response_id": "resp_unknown"}, {}),
         ("/model/v1/threads/t/messages", {"role": "user", "content": SAID}, {}),
     ],
 )

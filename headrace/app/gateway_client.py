@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,11 @@ from trajectory.errors import ConfigurationError, WorkError
 
 if TYPE_CHECKING:
     import httpx
+
+_PAUSES = (0.0, 1.0, 4.0)
+"""Seconds before each try of a call to a model."""
+_PASSING = (408, 429, 500, 502, 503, 504)
+"""Answers that may be others a little later."""
 
 
 def ask(place: Address, page: str) -> Any:
@@ -74,6 +80,69 @@ def post_feedback(config: GatewayConfig, key: str, items: list[dict[str, Any]]) 
         ConfigurationError: its base-URL port is off, or its certificate cannot be read.
         httpx.TransportError: nobody answers there, or somebody with another certificate.
     """
+
+    return _post(config, "/headrace/v1/feedback", key, items, {}, seconds=5)
+
+
+def ask_model(config: GatewayConfig, route: str, key: str, model: str, prompt: str) -> str:
+    """Return what the model behind a route of the running gateway says to a prompt (chat completions).
+
+    The call is metered, limited and governed as any other. No copy of its words is kept
+    (``x-headrace-capture: metadata``): they quote stored conversations, and an erasure there would not find
+    them here.
+
+    Raises:
+        ConfigurationError: there is no such route, or the gateway's base-URL port is off.
+        WorkError: nobody answers, or not with words, also when asked again.
+    """
+    import httpx
+
+    prefix = next((one.prefix for one in config.routes if one.name == route), None)
+    if prefix is None:
+        known = ", ".join(one.name for one in config.routes) or "none"
+        raise ConfigurationError(f"no route {route!r} (gateway.routes); there are: {known}")
+    body = {"model": model, "messages": [{"role": "user", "content": prompt}]}
+    said = ""
+    for pause in _PAUSES:
+        time.sleep(pause)
+        try:
+            answer = _post(
+                config,
+                f"{prefix}/v1/chat/completions",
+                key,
+                body,
+                {"x-headrace-capture": "metadata", "x-headrace-agent": "headrace-optimize"},
+                seconds=600,
+            )
+        except httpx.TransportError as error:
+            said = type(error).__name__
+            continue
+        if answer.status_code == 200:
+            return _words(answer, route)
+        said = f"HTTP {answer.status_code}"
+        if answer.status_code not in _PASSING:
+            break
+    raise WorkError(f"the model {model!r} behind the route {route!r} did not answer ({said})")
+
+
+def _words(answer: "httpx.Response", route: str) -> str:
+    try:
+        return str(answer.json()["choices"][0]["message"]["content"] or "")
+    except (ValueError, LookupError, TypeError):
+        raise WorkError(
+            f"what answers behind the route {route!r} does not speak chat completions"
+        ) from None
+
+
+def _post(
+    config: GatewayConfig,
+    path: str,
+    key: str,
+    body: Any,
+    headers: dict[str, str],
+    *,
+    seconds: float,
+) -> "httpx.Response":
     import httpx
 
     listen = addresses(config).get("listen")
@@ -81,10 +150,10 @@ def post_feedback(config: GatewayConfig, key: str, items: list[dict[str, Any]]) 
         raise ConfigurationError("the gateway's base-URL port is off (gateway.port).")
     scheme = "http" if config.certificate is None else "https"
     return httpx.post(
-        f"{scheme}://{listen.for_clients}/headrace/v1/feedback",
-        json=items,
-        headers={"authorization": f"Bearer {key}"},
-        timeout=5,
+        f"{scheme}://{listen.for_clients}{path}",
+        json=body,
+        headers={"authorization": f"Bearer {key}", **headers},
+        timeout=seconds,
         trust_env=False,
         verify=True if config.certificate is None else _exactly(config.certificate),
     )

@@ -20,6 +20,7 @@ from headrace.app.version import check_packages, headrace_version
 from headrace.cli import (
     approvals,
     artifact,
+    artifact_candidates,
     audit,
     config,
     consent,
@@ -76,6 +77,7 @@ for command in (
 ):  # fmt: skip
     command.register(app)
 trajectory_documents.register(trajectory.app)
+artifact_candidates.register(artifact.app)
 replay.register(trajectory.app)
 trials.register(train.app)
 for name, group in {

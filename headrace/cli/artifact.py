@@ -1,6 +1,5 @@
 """``headrace artifact``: facts, procedures, and edits of prompts and tools, version by version."""
 
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from headrace.cli.requests import promote_version
 from headrace.services.artifacts import (
     content_of,
     difference_of,
+    exam_fields,
     facts_of,
     find_artifact,
     history_of,
@@ -22,24 +22,14 @@ from headrace.services.artifacts import (
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from evolve.proposers.catalog import ProposalRequest
     from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
-    from trajectory.artifact import ArtifactSurface, SkillContent
+    from trajectory.artifact import SkillContent
 
 
 class ExportFormat(StrEnum):
     """What is written."""
 
     SKILLS = "skills"
-
-
-class ProposedKind(StrEnum):
-    """What is drawn."""
-
-    MEMORY = "memory"
-    SKILL = "skill"
-    HARNESS = "harness"
-    TOOLS = "tools"
 
 
 app = typer.Typer(
@@ -99,119 +89,6 @@ def add(
     )
 
 
-@app.command()
-def propose(
-    context: typer.Context,
-    decision: Annotated[
-        str | None,
-        typer.Argument(help="Decision of `headrace evolve` that asks for it, or its beginning."),
-    ] = None,
-    kind: Annotated[
-        list[ProposedKind] | None, typer.Option(help="Repeat; by default what the decision says.")
-    ] = None,
-    tenant: Annotated[
-        str | None, typer.Option(help="Whose sessions; needed where the lake has several.")
-    ] = None,
-    tool: Annotated[str | None, typer.Option(help="Only what concerns this tool.")] = None,
-    proposer: Annotated[str | None, typer.Option(help="Only this one.")] = None,
-    people: Annotated[
-        int, typer.Option(min=1, help="Different people in whose sessions it must show.")
-    ] = 2,
-    sessions: Annotated[int, typer.Option(min=1, max=100_000, help="Newest sessions read.")] = 1000,
-    folder: Annotated[
-        Path | None, typer.Option("--out", help="Write documents into it.", file_okay=False)
-    ] = None,
-    add: Annotated[
-        bool, typer.Option("--add", help="Register what passes its inspection.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Draw candidates from eligible steps that allow the purpose evolve: facts, procedures, patches.
-
-    Facts come from corrections in sessions that ended well. Patches of tools come from validation errors
-    that a later call avoided. Procedures come from orders of calls that end better than others.
-    """
-    import yaml
-
-    from evolve.proposers.catalog import propose as draw
-    from trajectory.files import READABLE, replace_file
-
-    running = AppContext.of(context)
-    request = _request(running, decision, kind, tenant, tool, people)
-    request = replace(request, proposer=proposer, sessions=sessions)
-    artifacts = registry(running)
-    rows = []
-    for document in draw(running.lake, request):
-        found = artifacts.inspect(document)
-        name = document.metadata.name
-        running.note_reading(name, "artifact propose")
-        value = document.model_dump(mode="json", by_alias=True, exclude_none=True)
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
-        row = {
-            "artifact": name,
-            "proposer": document.spec.proposer,
-            "evidence": len(document.spec.all_evidence),
-            "objections": ", ".join(sorted({one.rule for one in found})),
-        }
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            replace_file(folder / f"{name}.yaml", text.encode(), READABLE)
-            row["file"] = str(folder / f"{name}.yaml")
-        if add and not found:
-            row["artifact"] = artifacts.register(document, actor=running.user.name).label
-        rows.append({**row, "document": value} if as_json else row)
-        if folder is None and not add and not as_json:
-            typer.echo(f"---\n{printable(text)}", nl=False)
-    if as_json or folder is not None or add or not rows:
-        print_rows(rows, as_json=as_json, empty="nothing to propose from what was seen")
-
-
-def _request(
-    running: AppContext,
-    decision: str | None,
-    kinds: list[ProposedKind] | None,
-    tenant: str | None,
-    tool: str | None,
-    people: int,
-) -> "ProposalRequest":
-    """Return what is asked: a decision names surface and cause, options come before it."""
-    from evolve.proposers.catalog import SURFACES_DECIDED, ProposalRequest
-    from evolve.proposers.proposer import ProposalBounds
-
-    surfaces: list[ArtifactSurface] = [one.value for one in kinds or ()]
-    decision_id = None
-    if decision is not None:
-        from headrace.services.changes import decision_book
-
-        decided = decision_book(running, running.user.name).get(decision).decision
-        decision_id = decided.decision_id
-        if not surfaces and decided.surface not in SURFACES_DECIDED:
-            raise ConfigurationError(
-                f"decision {decision_id} is for {decided.surface}, which no proposer draws; --kind says "
-                "what shall be drawn all the same"
-            )
-        surfaces = surfaces or [SURFACES_DECIDED[decided.surface]]
-        dimension, _, value = (decided.subject or "").partition(" ")
-        if dimension == "tenant":
-            tenant = tenant or value
-        elif dimension in ("tool", "error_class", "argument_path"):
-            tool = tool or value.partition(": ")[0]
-    known = running.lake.query(
-        "SELECT DISTINCT tenant_id FROM steps ORDER BY tenant_id LIMIT 100"
-    ).to_pylist()
-    names = [row["tenant_id"] for row in known]
-    if tenant is None and len(names) != 1:
-        raise ConfigurationError(
-            f"give --tenant, because artefacts are one tenant's; there are: {', '.join(names) or 'none'}"
-        )
-    return ProposalRequest(
-        tenant=tenant or names[0],
-        bounds=ProposalBounds(people=people, tool=tool),
-        surfaces=surfaces,
-        decision=decision_id,
-    )
-
-
 @app.command("list")
 def list_artifacts(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the registered artefacts, oldest version first."""
@@ -235,7 +112,7 @@ def list_artifacts(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command()
 def show(context: typer.Context, artifact: LabelArgument, as_json: JsonOption = False) -> None:
-    """Show one version: where it comes from, what became of it, and what it says."""
+    """Show one version: where it comes from, its newest exam, what became of it, and what it says."""
     running = AppContext.of(context)
     artifacts = registry(running)
     one = find_artifact(artifacts, artifact)
@@ -244,7 +121,10 @@ def show(context: typer.Context, artifact: LabelArgument, as_json: JsonOption = 
     if as_json:
         print_json({**facts_of(one), "history": history, "content": content_of(one)})
         return
-    print_fields(facts_of(one), as_json=False)
+    shown = {name: value for name, value in facts_of(one).items() if name != "exam"}
+    print_fields(shown, as_json=False)
+    if one.exam is not None:
+        print_fields(exam_fields(one.exam), as_json=False, title="exam")
     if history:
         print_rows(history, as_json=False, title="history")
     typer.echo(f"\n{printable(text_of(one))}")

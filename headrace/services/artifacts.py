@@ -1,12 +1,14 @@
 """Versions of artefacts for the eye: what one says, what is known of it, and how two of them differ."""
 
 import difflib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
+    from train.registry.exams import ExamRecord
 
 
 def find_artifact(artifacts: "ArtifactRegistry", asked: str) -> "ArtifactVersion":
@@ -21,9 +23,35 @@ def find_artifact(artifacts: "ArtifactRegistry", asked: str) -> "ArtifactVersion
 
 
 def facts_of(one: "ArtifactVersion") -> dict[str, Any]:
-    """Return what is known of a version: its manifest, what became of it, and what it was drawn from."""
+    """Return what is known of a version: manifest, status, what it was drawn from, and its newest exam."""
     known = {name: value for name, value in one.manifest.items() if name != "provenance"}
-    return {**known, "status": one.status, "evidence": one.evidence, "subjects": one.subjects}
+    return {
+        **known,
+        "status": one.status,
+        "evidence": one.evidence,
+        "subjects": one.subjects,
+        "exam": one.exam and asdict(one.exam),
+    }
+
+
+def exam_fields(found: "ExamRecord") -> dict[str, Any]:
+    """Return what an exam found, in a few lines for the eye."""
+    tried = found.tried
+    return {
+        "passed": found.passed,
+        "at": found.at,
+        "model": found.model,
+        "compared with": found.control or "no artefact",
+        "held-out tasks": None if tried is None else f"{tried.tasks} of {found.substrate}",
+        "solved": None
+        if tried is None
+        else f"{tried.base:.1%} before, {tried.candidate:.1%} with it",
+        "gain": None
+        if tried is None
+        else f"{100 * tried.gain:+.1f} points [{100 * tried.low:+.1f}, {100 * tried.high:+.1f}]; "
+        f"the gate reads {100 * tried.low_at_look:+.1f} (candidate {found.look})",
+        "findings": "; ".join(found.findings),
+    }
 
 
 def history_of(artifacts: "ArtifactRegistry", one: "ArtifactVersion") -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from train.evaluation.gate import GateVerdict, RuleOutcome, judge, judge_safety
 from train.evaluation.held_out import HeldOutTasks
 from train.evaluation.safety import SafetyComparison, safety_with
 from train.recipes.settings import EvaluationSettings, GateSettings, SafetySettings
+from train.substrate.source import Progress, silent
 from train.types import Prompt
 from trajectory.artifact import ArtifactSpec
 
@@ -66,6 +67,8 @@ def examine_artifact(
     safety: SafetySettings | None,
     gate: GateSettings,
     reports: Path,
+    look: int = 1,
+    progress: Progress = silent,
 ) -> ArtifactExam:
     """Let a model try held-out tasks and a suite without and with an artefact, and judge.
 
@@ -78,6 +81,8 @@ def examine_artifact(
         safety: the suite, if any.
         gate: the rules.
         reports: folder for the episodes' reports.
+        look: the how-manieth candidate it is at these tasks since one passed or what serves changed.
+        progress: told how far it is.
 
     Raises:
         EmptyRunError: too few tasks are of the artefact's tenant.
@@ -90,9 +95,14 @@ def examine_artifact(
         results = {}
         for name, spec in (("base", serving), ("candidate", artifact)):
             results[name], episodes[name] = examine(
-                evaluation, tasks, model, report=reports / f"{name}.jsonl", shown=given(spec)
+                evaluation,
+                tasks,
+                model,
+                report=reports / f"{name}.jsonl",
+                progress=progress,
+                shown=given(spec),
             )
-        comparison = compare(results["base"], results["candidate"], evaluation)
+        comparison = compare(results["base"], results["candidate"], evaluation, look=look)
     behaviour = None if safety is None else safety_with(safety, model, artifact)
     findings: list[RuleOutcome] = []
     if comparison is not None:

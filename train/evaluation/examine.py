@@ -177,13 +177,32 @@ def examine(
         TrainingError: the reward function failed.
     """
     replay = settings.replay or ReplaySettings()
-    report.parent.mkdir(parents=True, exist_ok=True)
     episodes = try_tasks(model, found, replay, seed=settings.seed, progress=progress, shown=shown)
+    results = results_of(settings, episodes, report=report)
+    lines = [
+        json.dumps({**_line(result), **_course(episode, result)}, sort_keys=True)
+        for episode, result in zip(episodes, results, strict=True)
+    ]
+    report.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return results, _summary(episodes, results)
+
+
+def results_of(
+    settings: EvaluationSettings, episodes: Sequence[Episode], *, report: Path
+) -> list[TaskResult]:
+    """Score episodes; a verifier's files stand beside ``report`` while it works.
+
+    Raises:
+        EvaluationError: the verifier failed.
+        TrainingError: the reward function failed.
+    """
+    replay = settings.replay or ReplaySettings()
+    report.parent.mkdir(parents=True, exist_ok=True)
     known = [episode for episode in episodes if episode.ended != "missed"]
     scores = _scores(settings, replay, known, report)
     least = min([0.0, *(score.reward for score in scores.values() if score is not None)])
-    slices = len({task.tenant for task in found.tasks}) > 1
-    results, lines = [], []
+    slices = len({episode.task.tenant for episode in episodes}) > 1
+    results = []
     for episode in episodes:
         score = scores.get((episode.task.task_id, episode.attempt))
         result = TaskResult(
@@ -196,9 +215,7 @@ def examine(
             gold=None if score is None else score.gold,
         )
         results.append(result)
-        lines.append(json.dumps({**_line(result), **_course(episode, result)}, sort_keys=True))
-    report.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return results, _summary(episodes, results)
+    return results
 
 
 def _scored(reward: float | None, replay: ReplaySettings) -> Score | None:

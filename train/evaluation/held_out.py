@@ -31,6 +31,8 @@ class HeldOutTask:
     tools: tuple[dict[str, Any], ...] = field(repr=False)
     paths: tuple[RecordedPath, ...] = field(repr=False)
     """What agents did at it, each attempt whose calls were all answered."""
+    trajectories: tuple[str, ...] = ()
+    """Ids of the trajectories of all attempts that its content and its paths come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,32 @@ def held_out_tasks(
     source: LearningSource, entries: Sequence[ScoredItem], settings: EvaluationSettings
 ) -> HeldOutTasks:
     """Return the tasks that a suite tries: at most ``tasks``, chosen by the seed."""
-    replay = settings.replay or ReplaySettings()
     held = [entry for entry in entries if entry.split != "train"]
-    lending = entries if replay.answers == "tenant" else held
+    return tasks_among(source, held, settings, lending=entries)
+
+
+def tasks_among(
+    source: LearningSource,
+    entries: Sequence[ScoredItem],
+    settings: EvaluationSettings,
+    *,
+    lending: Sequence[ScoredItem],
+) -> HeldOutTasks:
+    """Return the tasks that some items are attempts at, at most ``tasks``, chosen by the seed.
+
+    Args:
+        source: the lake.
+        entries: the attempts.
+        settings: how tasks are tried, and how many.
+        lending: what answers a call that no attempt made, where ``answers`` is ``tenant``.
+    """
+    replay = settings.replay or ReplaySettings()
+    if replay.answers != "tenant":
+        lending = entries
     content = ContentStore.read(source, [entry.item for entry in lending])
     fallen: Counter[str] = Counter()
     groups: dict[tuple[str, ...], list[ScoredItem]] = {}
-    for entry in held:
+    for entry in entries:
         groups.setdefault(entry.item.task, []).append(entry)
     tasks = []
     for key, attempts in groups.items():
@@ -130,7 +151,15 @@ def _task(
     if replay.by_record and not any(path.rewarded and path.answer is not None for path in paths):
         return "no_expected_outcome"
     first = found[0][1].views[0]
-    return HeldOutTask(task_id, attempts[0].item.tenant_id, first.prompt, first.tools, tuple(paths))
+    behind = dict.fromkeys(entry.item.trajectory_id for entry, _ in found)
+    return HeldOutTask(
+        task_id,
+        attempts[0].item.tenant_id,
+        first.prompt,
+        first.tools,
+        tuple(paths),
+        tuple(behind),
+    )
 
 
 def _recorded(

@@ -16,6 +16,7 @@ from typing import Any
 from train.errors import GateRefusedError, StaleSubstrateError
 from train.inspection.evidence import PURPOSE
 from train.inspection.inspection import FindPersonalData, Objection, inspect, plain_data
+from train.registry.exams import ExamRecord, append_exam, exam_of, look_of, read_exams
 from train.registry.folders import RegisteredVersion
 from train.registry.pointer import HistoryEntry, Pointer, read_pointer
 from train.registry.registry import AuditHook, Registry
@@ -65,6 +66,11 @@ class ArtifactVersion(RegisteredVersion):
     def subjects(self) -> list[str]:
         """Keyed pseudonyms of the people whom these steps concern."""
         return _gathered(self.manifest, "subjects")
+
+    @property
+    def exam(self) -> ExamRecord | None:
+        """What its newest exam found; None where it took none."""
+        return exam_of(read_exams(self.path.parent), self.manifest["content_hash"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +163,7 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
         self._require_passed(name, objections, override)
         facts = () if spec.memory is None else spec.memory.facts
         drawn = {_WHOLE: spec.evidence, **{fact.id: fact.evidence for fact in facts}}
-        content = spec.model_dump(mode="json", exclude_none=True)
+        content = _content_of(spec)
         manifest = {
             "surface": spec.surface,
             "tenant": spec.tenant,
@@ -167,7 +173,7 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             "licence": spec.licence,
             "purposes": [PURPOSE] if spec.all_evidence else [],
             "provenance": {key: _origin(found, steps) for key, steps in drawn.items() if steps},
-            "content_hash": content_hash(content),
+            "content_hash": spec_hash(spec),
             "gate_passed": not objections,
             "objections": sorted({one.rule for one in objections}),
         }
@@ -179,6 +185,17 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
         with self._changing(name, new=True):
             self._require_same_kind(name, spec)
             return self._place(name, manifest, fill)
+
+    def look(self, name: str, spec: ArtifactSpec) -> int:
+        """Return the how-manieth candidate this is at held-out tasks since one passed or what serves changed."""
+        pointer = read_pointer(self._root / name)
+        since = "" if pointer is None else pointer.since
+        return look_of(read_exams(self._root / name), spec_hash(spec), since)
+
+    def note_exam(self, name: str, found: ExamRecord) -> None:
+        """Keep what an exam of a candidate found, whether or not it is registered."""
+        with self._changing(name, new=True):
+            append_exam(self._root / name, found)
 
     def _require_same_kind(self, name: str, spec: ArtifactSpec) -> None:
         """Refuse to let one name mean two things: a rollback must give back the same kind."""
@@ -372,6 +389,16 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             "met": None,
         }
         self._source.append_rows("interventions", [fresh])
+
+
+def spec_hash(spec: ArtifactSpec) -> str:
+    """Return the hash of what an artefact says and where it comes from."""
+    return content_hash(_content_of(spec))
+
+
+def _content_of(spec: ArtifactSpec) -> dict[str, Any]:
+    content: dict[str, Any] = spec.model_dump(mode="json", exclude_none=True)
+    return content
 
 
 def _origin(found: Mapping[str, Mapping[str, Any]], steps: Iterable[str]) -> dict[str, list[str]]:

@@ -7,9 +7,12 @@ import httpx
 import pytest
 
 from examples.practice.certificate import make_certificate
-from headrace.app.gateway_client import knows_key, post_feedback
+from headrace.app import gateway_client
+from headrace.app.gateway_client import ask_model, knows_key, post_feedback
 from proxy.config import GatewayConfig
 from tests.proxy.gateway_process import GatewayProcess
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
+from trajectory.errors import ConfigurationError, WorkError
 from trajectory.exchange import Feedback
 
 ITEMS: list[dict[str, Any]] = [{"response_id": "chatcmpl-1", "name": "success", "value": 1.0}]
@@ -41,3 +44,28 @@ def test_nothing_is_said_to_a_gateway_with_another_certificate(tmp_path: Path) -
         found = config(gateway, certificate=str(other.cert))
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             post_feedback(found, gateway.key, ITEMS)
+
+
+def test_a_model_is_asked_again_when_it_was_busy_and_its_words_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_client, "_PAUSES", (0.0, 0.0))
+    said: list[Any] = [({}, 503), ({"choices": [{"message": {"content": "Be kind."}}]}, 200)]
+    said += [({}, 401), ({"choices": []}, 200), ({}, 500), ({}, 500)]
+
+    def answer(_: ReceivedRequest) -> Reply:
+        return as_json(*said.pop(0))
+
+    with Upstream(answer) as upstream:
+        route = {"name": "big", "prefix": "/big", "upstream": f"http://127.0.0.1:{upstream.port}"}
+        with GatewayProcess(tmp_path / "home", {"routes": [route]}) as gateway:
+            found = config(gateway)
+            assert ask_model(found, "big", gateway.key, "m", "What now?") == "Be kind."
+            for told in ("HTTP 401", "does not speak chat completions", "HTTP 500"):
+                with pytest.raises(WorkError, match=told):
+                    ask_model(found, "big", gateway.key, "m", "What now?")
+            assert said == []
+            with pytest.raises(ConfigurationError, match="there are: big"):
+                ask_model(found, "small", gateway.key, "m", "What now?")
+            assert {one.request.body for one in gateway.exchanges(6)} == {b""}
+        assert {one.target for one in upstream.seen} == {"/v1/chat/completions"}

@@ -1,5 +1,6 @@
 """A ladder with an exam: held-out tasks and a suite of safety are tried before a candidate's first rung."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,10 @@ def test_an_artefact_that_helps_with_no_held_out_task_meets_nobody(
     (gain,) = [one for one in state["exam"] if one.startswith("minimum_gain")]
     assert gain.endswith("failed")
     assert told(capsys, "step") == []
+    assert run(["artifact", "show", "style", "--json"]) == 0
+    kept = json.loads(capsys.readouterr().out)["exam"]
+    assert (kept["passed"], kept["findings"], kept["model"]) == (False, state["exam"], "shop@0001")
+    assert kept["tried"]["low"] <= 0 <= kept["tried"]["high"]
     lake = Lake.open(str(home.lake))
     assert ArtifactRegistry(home.artifacts, source=lake).trials("style") == {}
 

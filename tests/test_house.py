@@ -43,7 +43,7 @@ ACROSS: dict[str, str] = {
 """Folders of tests that belong to no room."""
 BEHAVIOURS = {
     "governance": "test_dialects test_drift test_engine_properties test_leftovers test_wire",
-    "governance/detect": "test_accounts test_bare_numbers test_passwords test_secrets test_things "
+    "governance/detect": "test_accounts test_bare_numbers test_labels test_passwords test_secrets test_things "
     "test_told_names",
     "governance/redact": "test_operators test_practice test_wire_hiding test_wire_realistic",
     "headrace": "test_cli_credit test_cli_privacy test_cli_quality test_documents test_dry_run "

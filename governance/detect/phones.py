@@ -131,6 +131,13 @@ _HINTED = frozenset(
     ]
 )
 """Words that do so when they stand right before it, or for digits in the shape of a number."""
+_NUMBERED_THINGS = frozenset(
+    [
+        "part", "parts", "serial", "order", "invoice", "model", "item", "article", "version", "lot", "batch", "tracking", "ticket",
+        "case", "catalog", "catalogue", "drawing", "reference", "parcel", "build", "revision", "asset", "product", "chapter",
+    ]
+)  # fmt: skip
+"""What has a number too that is no phone's: a part number."""
 _SAID_IN_SCRIPT = re.compile(
     r"(?:电话|電話|手机|手機|手机号|联系方式|携帯|ケータイ|連絡先|전화|휴대폰|핸드폰|연락처|โทร|เบอร์)[^0-9\n]{0,8}\Z"
 )
@@ -375,9 +382,14 @@ def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]
     """Whether the words before (or the keys) say that this is a phone number."""
     if any(word in _TOLD for word in (*before, *keys)):
         return True
-    near = before[-4:-1]
+    near = before[-5:-1]
     digits = sum(group.end - group.start for group in groups)
-    return (digits >= 10 or len(groups) > 1) and any(word in _HINTED for word in near)
+    if digits < 10 and len(groups) == 1:
+        return False
+    return any(
+        word in _HINTED and not (word.startswith("number") and thing in _NUMBERED_THINGS)
+        for thing, word in pairwise(("", *near)[-4:])
+    )
 
 
 def _said_in_script(text: str, start: int) -> bool:

@@ -14,7 +14,7 @@ from governance.detect.names.person_checks import names_no_person
 from governance.detect.names.tagger import EMBEDDED, LABELS, Floats, NamesTagger, TextTokens
 from governance.names.words import common
 
-VERSION = "embedded-2"
+VERSION = "embedded-3"
 _LEAST: Mapping[str, float] = {"PERSON": 0.6, "USERNAME": 0.6, "LOCATION": 0.5, "ORGANIZATION": 0.5}
 """How likely a label is at least where it counts."""
 _DOUBTED = 0.15
@@ -46,6 +46,9 @@ _REMOTE = re.compile(
 """Where a repository is; whose it is, the rules for accounts judge."""
 _IN_CAMEL_CASE = re.compile(r"[a-z]+(?:[A-Z][a-z0-9]*)+\Z")
 _SHORT = 60
+_FIRST_HALF = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{1,16}-\Z")
+"""The first half of a given name that is written with a hyphen."""
+_LONGEST_HALF = 20
 
 type _Span = tuple[str, int, int, float]
 """Label, start and end, and how likely it is."""
@@ -85,6 +88,8 @@ class EmbeddedNames:
                     continue
                 if start and unit.view.text[start - 1] == "@":
                     continue  # an account, which the rules for accounts judge
+                if label == "PERSON" and unit.view.text[start - 1 : start] == "-":
+                    start = _before_the_hyphen(unit.view.text, start)
                 begin, stop = unit.view.span(start, end)
                 at = bisect_left(lasts, stop)
                 if at < len(lasts) and firsts[at] <= begin:
@@ -187,6 +192,12 @@ class EmbeddedNames:
                 found[at].append(span)
         for name, spans in zip(names, found, strict=True):
             self._cache[name] = tuple(sorted(spans, key=lambda span: span[1:3]))
+
+
+def _before_the_hyphen(text: str, start: int) -> int:
+    """Return where a name begins whose first half the model left out: Sun-hee."""
+    half = _FIRST_HALF.search(text, max(0, start - _LONGEST_HALF), start)
+    return half.start() if half else start
 
 
 def _of_programs(text: str) -> list[tuple[int, int]]:

@@ -36,6 +36,10 @@ def found(text: str, known: list[Finding] | None = None) -> set[tuple[str, str]]
     return {(f.entity, text[f.start : f.end]) for f in findings}
 
 
+def test_a_given_name_with_a_hyphen_is_found_whole() -> None:
+    assert found("Lead: Sun-hee Kang, procurement") >= {("PERSON", "Sun-hee Kang")}
+
+
 def test_people_and_places_in_plain_text() -> None:
     text = "Brenda Thistlewood moved from Lisbon to Nairobi last spring."
     assert found(text) >= {

@@ -1,0 +1,77 @@
+"""Values behind the labels of forms, letters and cards of many languages, and what stands behind the like."""
+
+import pytest
+
+from tests.governance.redaction_support import text
+
+BIRTH = "1957-03-29", "29/03/1957", "29.03.1957"
+BORN = (
+    "Né(e) le : {}", "né(e) le {}", "DDN : {}", "Date de naiss. : {}", "Nato/a il: {}", "Nascida a: {}", "GebDat: {}", "Geb. datum: {}",
+    "Född den: {}", "Födelsedag: {}", "Født den {}", "Fødselsdag: {}", "Syntymäaika: {}", "Synt. {}", "Syntynyt {}",
+    "Születési idő: {}", "Született: {}", "Szül.: {}", "Data nașterii: {}", "Născut la: {}", "fecha_nacimiento: {}", "BirthDt={}",
+    "Д.р. {}", "Дата народження: {}", "Ημερομηνία γέννησης: {}",
+)  # fmt: skip
+LABELLED = (
+    ("Nº historia clínica: {}", "5512098"), ("Fallnummer: {}", "2029113"), ("Patienten-Nr.: {}", "88-20913"),
+    ("N° patient : {}", "5512098"), ("IPP : {}", "800551209"), ("Nr pacjenta: {}", "5512098"), ("Patiëntnummer: {}", "5512098"),
+    ("Prontuário: {}", "5512098"), ("Kontonummer: {}", "4471029938"), ("Konto-Nr. {}", "4471029938"),
+    ("Rekeningnummer: {}", "44.71.02.993"), ("Número de cuenta: {}", "4471029938"), ("Nr rachunku: {}", "4471029938"),
+    ("A/C no: {}", "4471029938"), ("Kennzeichen: {}", "KS-QX 4471"), ("Targa: {}", "GF 482 KL"), ("Matrícula: {}", "4471 BCD"),
+    ("Kenteken: {}", "XX-123-B"), ("Immatriculation : {}", "FG-482-KL"), ("Vehicle reg: {}", "AB12 CDE"),
+    ("Personalausweis Nr. {}", "L01X00T47"), ("PERSONALAUSWEIS\n{}", "L01X00T47"), ("Driver's license no. {}", "C59211837"),
+    ("N° de permis : {}", "13AA00002"), ("Recovery code: {}", "7FQ2-99XK-21AB"), ("Your verification code is {}", "482913"),
+    ("OTP: {}", "482913"), ("Zugangscode: {}", "Kx77Qm2"), ("Código de verificación: {}", "482913"), ("Straße: {}", "Ottergrund 14"),
+    ("Calle: {}", "Alfarería 31"), ("Katuosoite: {}", "Koivurinne 6"), ("address_line_1: {}", "Ottergrund 14"),
+    ("presso lo studio in {}, Modena", "via Garibaldi 88"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("label", BORN)
+def test_a_birth_goes_behind_its_label(label: str) -> None:
+    for date in BIRTH:
+        assert date not in text(f"Ref 88213\n{label.format(date)}\nOK")
+
+
+@pytest.mark.parametrize(("label", "value"), LABELLED)
+def test_a_number_or_an_address_goes_behind_its_label(label: str, value: str) -> None:
+    assert value not in text(f"Ref 88213\n{label.format(value)}\nOK")
+
+
+@pytest.mark.parametrize(
+    ("card", "names"),
+    [
+        ("Name/Surname SCHLOTTERBECK\nVornamen/Given names GERLINT", ["SCHLOTTERBECK", "GERLINT"]),
+        ("PASSPORT\nSurname/Nom\nPELLENCOURT\nGiven names/Prénoms\nMAUDELINE ROSE", ["PELLENCOURT", "MAUDELINE"]),
+        ("COGNOME BRANZOLDI\nNOME LUDOVICA", ["BRANZOLDI", "LUDOVICA"]),
+        ("APELLIDOS ARQUIMBAU SOTO\nNOMBRES YARELIS", ["ARQUIMBAU", "SOTO", "YARELIS"]),
+        ("1. SURNAME PEMBERLEIGH", ["PEMBERLEIGH"]),
+    ],
+)  # fmt: skip
+def test_names_go_from_a_card_that_was_read_by_a_machine(card: str, names: list[str]) -> None:
+    read = text(card)
+    assert [name for name in names if name in read] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Versand fehlgeschlagen: Empfänger 'Quillon Wrasp' nicht gefunden", "Quillon Wrasp"),
+        ('no such customer "Quillon Wrasp"', "Quillon Wrasp"),
+    ],
+)
+def test_a_name_goes_from_quotes(said: str, name: str) -> None:
+    assert name not in text(said)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "Part number 8801-2234-91, torque 45 Nm", "Order number 8801-2234-91 shipped", "Serial number 8801 2234 91",
+        "Error code: E4021 in module tan", "Street: none", "Name/Value", "NAME VALUE\nREDIS 7", "Nome/Valore: Totale",
+        "Conta: 12", "Placa: RTX 4090", "line1: foo 3", "const line1 = 14;", "Targa 911 GTS", "Fall 2026 collection",
+        "The access key is stored in Vault", "Database user 'app' not found", "key code: 27 (escape)",
+        "security code review: 3 findings", "login key rotation is due",
+    ],
+)  # fmt: skip
+def test_what_stands_behind_the_like_stays(kept: str) -> None:
+    assert text(kept) == kept

@@ -398,6 +398,14 @@ def test_usage_beside_the_four_numbers_is_kept() -> None:
     assert call.ext["response"] == {"usage": {"input_tokens_details": {"cache_write_tokens": 4}}}
 
 
+def test_an_interaction_in_its_older_form_has_its_answer() -> None:
+    answer = {"id": "i1", "status": "completed", "outputs": [{"type": "text", "text": "hello"}]}
+    call = read_exchange(World().exchange("/v1beta/interactions", {"input": "hi"}, answer))
+    assert call.output is not None
+    assert call.output.text() == "hello"
+    assert call.ext == {}
+
+
 def test_gemini_s_internal_interface_of_its_command_line_is_read() -> None:
     inner = {
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],

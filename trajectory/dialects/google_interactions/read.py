@@ -55,7 +55,7 @@ _REQUEST_READ = _SAMPLING | names(
 )
 _RESPONSE_READ = _REQUEST_READ | names(
     "id object status created updated steps usage errors error background store labels"
-    " output_text output_image output_audio output_video cached_content webhook_config"
+    " outputs output_text output_image output_audio output_video cached_content webhook_config"
 )
 _USAGE_READ = names(
     "total_input_tokens total_output_tokens total_cached_tokens total_thought_tokens"
@@ -137,9 +137,7 @@ class GoogleInteractions:
             rest={**without(value, _RESPONSE_READ), **unread_usage(usage, _USAGE_READ)},
             hints=hints,
         )
-        made = [
-            item for item in objects(value.get("steps")) if as_text(item.get("type")) not in _ASKED
-        ]
+        made = [item for item in _steps(value) if as_text(item.get("type")) not in _ASKED]
         sampling = only(asked, _SAMPLING)
         status = as_text(value.get("status"))
         return replace(
@@ -154,6 +152,13 @@ class GoogleInteractions:
             usage=_usage(usage),
             error=response.error or _failure(value),
         )
+
+
+def _steps(value: JsonObject) -> list[JsonObject]:
+    """Return the steps of an interaction; the older form has the contents of its one turn instead."""
+    if "steps" not in value and isinstance(value.get("outputs"), list):
+        return [{"type": "model_output", "content": value["outputs"]}]
+    return list(objects(value.get("steps")))
 
 
 def read_context(request: JsonObject) -> tuple[Message, ...]:

@@ -57,9 +57,16 @@ def test_names_go_from_a_card_that_was_read_by_a_machine(card: str, names: list[
     [
         ("Versand fehlgeschlagen: Empfänger 'Quillon Wrasp' nicht gefunden", "Quillon Wrasp"),
         ('no such customer "Quillon Wrasp"', "Quillon Wrasp"),
+        ("wir haben das mit Lieselotte besprochen", "Lieselotte"),
+        ("Falei com a Jucileide sobre o boleto", "Jucileide"),
+        ("Il faut voir ça avec Anselme Trouvé du service paie", "Anselme Trouvé"),
+        ("ne ho parlato con Fiammetta ieri", "Fiammetta"),
+        ("the appointment is under Quimby", "Quimby"),
+        ("two children (Taras, Lesya)", "Taras"),
+        ("two children (Taras, Lesya)", "Lesya"),
     ],
 )
-def test_a_name_goes_from_quotes(said: str, name: str) -> None:
+def test_a_name_goes_from_quotes_and_behind_whom_one_spoke_with(said: str, name: str) -> None:
     assert name not in text(said)
 
 
@@ -70,7 +77,9 @@ def test_a_name_goes_from_quotes(said: str, name: str) -> None:
         "Error code: E4021 in module tan", "Street: none", "Name/Value", "NAME VALUE\nREDIS 7", "Nome/Valore: Totale",
         "Conta: 12", "Placa: RTX 4090", "line1: foo 3", "const line1 = 14;", "Targa 911 GTS", "Fall 2026 collection",
         "The access key is stored in Vault", "Database user 'app' not found", "key code: 27 (escape)",
-        "security code review: 3 findings", "login key rotation is due",
+        "security code review: 3 findings", "login key rotation is due", "We filed it under Miscellaneous.",
+        "The order is under review", "children of the Process group are reaped", "On en a parlé avec Orange",
+        "Wir haben das mit Jira besprochen", "The sisters are coming; Monday is fine",
     ],
 )  # fmt: skip
 def test_what_stands_behind_the_like_stays(kept: str) -> None:

@@ -1,10 +1,13 @@
 """How far long work is: a file for each piece of work, which any process reads and a killed one leaves behind.
 
-Nothing of content stands in it: a person's pseudonym, the name of a substrate or a model, and counts.
+Nothing of content stands in it: a person's pseudonym, the name of a substrate or a model, and counts. Beside
+it lies a lock file: who holds the lock lives, and touches the file every few seconds while it can.
 """
 
 import json
+import os
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +21,8 @@ from trajectory.files import locked, make_folders, read_file, replace_file
 ERASURE, SUBSTRATE, TRAINING = "erasure", "substrate", "training"
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 _TOLD_SECONDS = 0.5
+HEARTBEAT_SECONDS = 5.0
+_SILENT_SECONDS = 60.0
 _KEPT = 100
 """Files of work that ended; older ones are deleted when work begins."""
 
@@ -47,6 +52,13 @@ class WorkProgress:
     """running | done | failed | interrupted"""
     problem: str | None = None
     """Type of the error that ended it."""
+    alive_at: float = 0.0
+    """When its process last gave a sign of life; not in the file."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its process is there and gave no sign of life for a minute: stopped, or stuck."""
+        return self.status == RUNNING and time.time() - self.alive_at > _SILENT_SECONDS
 
 
 class ProgressStore:
@@ -59,7 +71,8 @@ class ProgressStore:
     def list(self) -> list[WorkProgress]:
         """Return all work that is known, the latest first; what a killed process left is interrupted."""
         found = [one for path in self._folder.glob("*.json") if (one := _read(path)) is not None]
-        found = [one if one.status != RUNNING else self._as_it_is(one) for one in found]
+        found = [self._as_it_is(one) if one.status == RUNNING else one for one in found]
+        found = [replace(one, alive_at=self._alive_at(one)) for one in found]
         return sorted(found, key=lambda one: (-one.started_at, one.work_id))
 
     def _as_it_is(self, one: WorkProgress) -> WorkProgress:
@@ -70,6 +83,11 @@ class ProgressStore:
             now = _read(self._folder / f"{one.work_id}.json") or one
             return replace(now, status=INTERRUPTED) if now.status == RUNNING else now
         return one
+
+    def _alive_at(self, one: WorkProgress) -> float:
+        with suppress(OSError):
+            return max(one.seen_at, self._lock(one.work_id).stat().st_mtime)
+        return one.seen_at
 
     @contextmanager
     def recorded(
@@ -116,10 +134,22 @@ class ProgressStore:
         except OSError:
             yield
             return
+        over = threading.Event()
+        beats = threading.Thread(target=self._beat, args=(work_id, over), daemon=True)
+        beats.start()
         try:
             yield
         finally:
+            over.set()
+            beats.join()
             lock.__exit__(None, None, None)
+
+    def _beat(self, work_id: str, over: threading.Event) -> None:
+        """Touch the lock's file now and then, until the work has ended."""
+        while not over.wait(HEARTBEAT_SECONDS):
+            now = time.time()
+            with suppress(OSError):
+                os.utime(self._lock(work_id), (now, now))
 
     def _lock(self, work_id: str) -> Path:
         return self._folder / f"{work_id}.lock"

@@ -37,7 +37,9 @@ def _row(one: WorkProgress) -> Mapping[str, Any]:
         "share": min(one.done / one.total, 1.0) if one.total else None,
         "started_by": one.started_by,
         "started_at": moment(one.started_at),
-        "last_sign_of_life_at": moment(one.seen_at),
+        "told_at": moment(one.seen_at),
+        "last_sign_of_life_at": moment(one.alive_at),
+        "is_silent": one.is_silent,
         "problem": one.problem,
     }
 

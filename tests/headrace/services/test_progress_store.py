@@ -11,6 +11,7 @@ import pytest
 from headrace.app.context import AppContext
 from headrace.cli import run
 from headrace.console.users import system_user
+from headrace.services import progress_store
 from headrace.services.erasure import ErasureRequest, erase_person
 from headrace.services.progress_store import ProgressStore, progress_of
 from tests.train.lakes import Session, lake_of
@@ -60,6 +61,27 @@ def test_what_a_killed_process_left_is_interrupted(tmp_path: Path) -> None:
     process.join()
     (left,) = store.list()
     assert (left.status, left.done, left.total) == ("interrupted", 1, 2)
+
+
+def test_slow_work_gives_signs_of_life_and_a_stopped_process_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ProgressStore(tmp_path)
+    monkeypatch.setattr(progress_store, "HEARTBEAT_SECONDS", 0.02)
+    with store.recorded("training", "shop", who="ida") as advance:
+        advance("fit", 1, 2)
+        (told,) = store.list()
+        until = time.monotonic() + 60
+        while (now := store.list()[0]).alive_at <= told.alive_at:
+            assert time.monotonic() < until, "the work says nothing, and its process lives"
+            time.sleep(0.02)
+        assert (now.seen_at, now.status, now.is_silent) == (told.seen_at, "running", False)
+    monkeypatch.setattr(progress_store, "HEARTBEAT_SECONDS", 3600.0)
+    with store.recorded("training", "stopped", who="ida"):
+        (now, _) = store.list()
+        assert not now.is_silent
+        monkeypatch.setattr(time, "time", lambda: now.alive_at + 61)
+        assert [one.is_silent for one in store.list()] == [True, False]
 
 
 def test_a_disk_that_refuses_costs_the_record_and_not_the_work(tmp_path: Path) -> None:

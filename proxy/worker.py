@@ -38,7 +38,7 @@ from proxy.routes.shadow import Shadows
 from proxy.services import Services
 from proxy.spool import SpoolWriter
 from proxy.spool.keys import KeyRing
-from proxy.telemetry.admin import Admin, can_record, spool_gauges
+from proxy.telemetry.admin import Admin, audit_gauges, can_record, spool_gauges
 from proxy.telemetry.counters import Counters
 from proxy.telemetry.spans import SpanExporter
 from trajectory.prices import load_prices
@@ -259,6 +259,7 @@ class Gateway:
             "flows": self.calls,
             "connections": self.connections,
             "draining": float(self._draining),
+            **audit_gauges(self._config.serving.parent),
         }
         if self._spool is not None:
             gauges |= spool_gauges(self._spool, self._config.spool.directory)

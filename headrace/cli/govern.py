@@ -40,7 +40,7 @@ def govern(
         pipeline = build_pipeline(running.settings, home, running.secrets, log, engine=opened)
         if not once:
             start_log()
-            govern_until_stopped(pipeline, running.settings, log)
+            govern_until_stopped(pipeline, running.settings, running.secrets, log)
             return
         totals: dict[str, int] = {"batches": 0, "records": 0, "signals": 0, "damaged": 0}
         with progress("governing", quiet=as_json) as advance:

@@ -118,6 +118,7 @@ def swept(
 
 MAINTAIN = ("lake", "maintain")
 CARRY_TRIALS = ("trial", "step")
+VERIFY_AUDIT = ("audit", "verify")
 
 
 class BackgroundCommand:

@@ -24,13 +24,14 @@ from headrace.app.settings import Settings
 from headrace.engine import Executor
 from headrace.engine.pool import MOST_WORKERS, Pool, PooledRedaction
 from headrace.govern.checkpoint import CheckpointStore, installation_name, lacks
-from headrace.govern.maintenance import CARRY_TRIALS, MAINTAIN, BackgroundCommand
+from headrace.govern.maintenance import CARRY_TRIALS, MAINTAIN, VERIFY_AUDIT, BackgroundCommand
 from headrace.govern.near_duplicates import leave_near, open_near
 from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
 from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.source import Source
 from headrace.pipeline import DISK_ERRORS, BatchReport, Pipeline
 from headrace.services.anchors import LakeWitness
+from headrace.services.audit_check import CheckStore
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
@@ -270,8 +271,10 @@ def govern_once(pipeline: Pipeline) -> Iterator[BatchReport]:
         yield report
 
 
-def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report) -> None:
-    """Carry batches as they come, and look after the tables, until SIGTERM or SIGINT."""
+def govern_until_stopped(
+    pipeline: Pipeline, settings: Settings, secrets: Secrets, report: Report
+) -> None:
+    """Carry batches as they come, and look after the tables and the audit log, until SIGTERM or SIGINT."""
     stop = Event()
 
     def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
@@ -285,12 +288,17 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
     trials = BackgroundCommand(
         home, CARRY_TRIALS, govern.trial_seconds, report, due=lambda: has_open(home.trials)
     )
+    is_due = CheckStore(home, secrets).is_whole_due
+    verification = BackgroundCommand(
+        home, VERIFY_AUDIT, govern.maintenance_seconds, report, due=is_due
+    )
     while not stop.is_set():
         try:
             if maintenance.look():
                 leapt = RoundClock(home.state).leap() is not None
                 pipeline.tidy(None if leapt else govern.quarantine_days)
             trials.look()
+            verification.look()
         except (RetryableError, OSError) as error:  # batches go on without them
             report(f"maintenance was not begun, the next round tries again: {error}")
         try:
@@ -310,3 +318,4 @@ def govern_until_stopped(pipeline: Pipeline, settings: Settings, report: Report)
         report(f"stopped; the next start reads the last batches of the spool again: {error}")
     maintenance.stop()
     trials.stop()
+    verification.stop()

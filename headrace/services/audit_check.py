@@ -2,7 +2,7 @@
 
 Others are the note in the lake, the certificates of erasures, the governor's checkpoint and any anchors
 that are given. The first look reads the whole log. Each later one reads what is new since: a change of an
-older entry is found by :func:`check_whole`, which reads everything again.
+older entry is found by :func:`check_whole`, which reads everything again. The governor has that done once a day.
 """
 
 import hmac
@@ -16,6 +16,8 @@ from governance.audit import AuditLog
 from governance.audit_entries import BEGINNING, AuditHead, AuditPlace
 from governance.certificates import read_certificate, verified
 from headrace.app.context import AppContext
+from headrace.app.home import Home
+from headrace.app.master_key import Secrets
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.services.anchors import LakeWitness
 from lakehouse.storage.location import Location
@@ -23,6 +25,8 @@ from lakehouse.storage.notes import Notes
 from trajectory.canonical import content_hash
 from trajectory.errors import ConfigurationError, IntegrityError
 from trajectory.files import locked, read_file, replace_file
+
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def verified_log(app: AppContext, anchors: Sequence[AuditHead] = ()) -> AuditHea
 
 def check_whole(app: AppContext, anchors: Sequence[AuditHead] = ()) -> AuditCheck:
     """Check the whole audit log; return what was found, which is kept too."""
-    store, now = _CheckStore(app), time.time()
+    store, now = CheckStore(app.home, app.secrets), time.time()
     known = store.load() or AuditCheck(BEGINNING, now, None)
     try:
         place = _place_after(app, BEGINNING, [*anchors, known.place.head, *_certified(app)])
@@ -66,7 +70,7 @@ def check_whole(app: AppContext, anchors: Sequence[AuditHead] = ()) -> AuditChec
 
 def check_new(app: AppContext) -> AuditCheck:
     """Check what is new in the audit log since the last check; all of it where there was none."""
-    store, now = _CheckStore(app), time.time()
+    store, now = CheckStore(app.home, app.secrets), time.time()
     known = store.load()
     if known is None:
         return check_whole(app)
@@ -115,12 +119,21 @@ def _certified(app: AppContext, since: float = 0.0) -> Iterator[AuditHead]:
             yield AuditHead(int(sequence), entry_hash)
 
 
-class _CheckStore:
+class CheckStore:
     """The file that keeps the last check; sealed, so that nobody without the key writes one."""
 
-    def __init__(self, app: AppContext) -> None:
-        self._path = app.home.state / "audit-check.json"
-        self._key = app.secrets.derive(b"audit-check")
+    def __init__(self, home: Home, secrets: Secrets) -> None:
+        """Keep it in the home's folder of state, where the gateway reads it for its metrics."""
+        self._path = home.state / "audit-check.json"
+        self._key = secrets.derive(b"audit-check")
+
+    def is_whole_due(self) -> bool:
+        """Tell whether the whole log was not checked for a day."""
+        known = self.load()
+        if known is None:
+            return True
+        last = known.whole_at if known.problem is None else known.at
+        return last is None or not 0 <= time.time() - last < _DAY
 
     def load(self) -> AuditCheck | None:
         """Return the last check; None where there is none of ours."""

@@ -20,6 +20,7 @@ from proxy.routes.router import Router
 from proxy.spool import SpoolWriter, layout
 from proxy.spool.states import SpoolState
 from proxy.telemetry.counters import Counters
+from trajectory.files import read_file
 
 
 def spool_gauges(spool: SpoolWriter, directory: Path) -> dict[str, float]:
@@ -37,6 +38,18 @@ def spool_gauges(spool: SpoolWriter, directory: Path) -> dict[str, float]:
         "spool_oldest_seconds": 0.0 if oldest is None else time.time() - oldest,
         "spool_failures": spool.failures,
     }
+
+
+def audit_gauges(state: Path) -> dict[str, float]:
+    """Return what the last check of the audit log found, as the governor keeps it; nothing where there was none."""
+    try:
+        check = json.loads(read_file(state / "audit-check.json"))["check"]
+        found = {"audit_intact": float(check["problem"] is None)}
+        if check["whole_at"] is not None:
+            found["audit_whole_check_seconds"] = time.time() - check["whole_at"]
+    except (OSError, ValueError, TypeError, LookupError):
+        return {}
+    return found
 
 
 def can_record(spool: SpoolWriter | None, router: Router) -> bool:

@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.app.installation import Address, addresses, gateway_config
+from headrace.app.output import moment
 from headrace.console.page import Page, PageRequest
 from headrace.console.users import ROLES
+from headrace.services.audit_check import CheckStore
 from headrace.services.lake_report import spool_lag
 from trajectory.errors import HeadraceError
 
@@ -83,9 +85,13 @@ def _machine(asked: PageRequest) -> Mapping[str, Any]:
         }
     except (HeadraceError, OSError) as error:
         waiting = {"records": None, "bytes": None, "error": type(error).__name__}
+    check = CheckStore(running.home, running.secrets).load()
     return {
         "gateway": {name: _answers(place) for name, place in addresses(config).items()},
         "spool": waiting,
+        "audit": None
+        if check is None
+        else {"is_intact": check.problem is None, "whole_checked_at": moment(check.whole_at)},
     }
 
 

@@ -19,9 +19,11 @@ from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.app.setting_sources import load_settings
 from headrace.app.settings import PolicySettings
 from headrace.govern.worker import GovernorSource, govern_until_stopped
+from headrace.services.audit_check import CheckStore
 from lakehouse.lake import Lake
 from lakehouse.storage.location import Location
 from lakehouse.write.stored_content import LakeKnownContent
+from proxy.telemetry.admin import audit_gauges
 from tests.headrace.pipelines import pipeline, refuse
 from trajectory.errors import ConfigurationError
 
@@ -235,20 +237,47 @@ def test_what_a_clock_that_leapt_calls_old_stays_in_quarantine(
     old.parent.mkdir(exist_ok=True)
     old.write_bytes(b"sealed under another key")
     os.utime(old, (0, 0))
-    work, begun = pipeline(tmp_path), home.logs / "lake-maintain.log"
+    governed_until(tmp_path, (home.logs / "lake-maintain.log").exists)
+    assert old.exists() == leapt
+
+
+def governed_until(home: Path, done: Callable[[], bool]) -> None:
+    """Govern, as the command does, until something is done; fail where it is not within a minute."""
+    work, secrets = pipeline(home), load_secrets(home / "secrets", create=True)
 
     def stop() -> None:
         deadline = time.monotonic() + 60
-        while not begun.exists() and time.monotonic() < deadline:
+        while not done() and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     Thread(target=stop).start()
     try:
-        govern_until_stopped(work, load_settings(home=tmp_path), print)
+        govern_until_stopped(work, load_settings(home=home), secrets, print)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert begun.exists()
-    assert old.exists() == leapt
+    assert done()
+
+
+def test_the_whole_audit_log_is_verified_once_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path).create()
+    (tmp_path / "headrace.yaml").write_text(
+        "govern: {maintenance_seconds: 0.01, interval_seconds: 0.05}\n"
+    )
+    checks = CheckStore(home, load_secrets(home.secrets, create=True))
+    assert checks.is_whole_due()
+    governed_until(tmp_path, lambda: not checks.is_whole_due())
+    (check, begun) = checks.load(), (home.logs / "audit-verify.log").stat().st_mtime_ns
+    assert check is not None
+    assert (check.problem, check.whole_at) == (None, check.at)
+    shown = audit_gauges(home.state)
+    assert (shown["audit_intact"], shown["audit_whole_check_seconds"] < 600) == (1.0, True)
+    (home.logs / "lake-maintain.log").unlink()
+    governed_until(tmp_path, (home.logs / "lake-maintain.log").exists)
+    assert (home.logs / "audit-verify.log").stat().st_mtime_ns == begun, "not twice a day"
+    monkeypatch.setattr(time, "time", lambda: check.at + 86_401)
+    assert checks.is_whole_due()

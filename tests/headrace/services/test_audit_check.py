@@ -1,12 +1,14 @@
 """The check of the audit log: what is new at each look, all of it when asked, and what was found is kept."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from headrace.app.context import AppContext
 from headrace.cli import run
-from headrace.services.audit_check import check_new, check_whole, verified_log
+from headrace.services.audit_check import CheckStore, check_new, check_whole, verified_log
+from proxy.telemetry.admin import audit_gauges
 from trajectory.errors import IntegrityError
 
 
@@ -82,3 +84,23 @@ def test_the_command_verifies_the_whole_and_the_look_knows(app: AppContext) -> N
     change(app, b'"b2:1"', b'"b2:8"')
     assert run(["--home", str(app.home.root), "audit", "verify"]) == 3
     assert "audit.jsonl:2" in str(check_new(app).problem)
+
+
+def test_a_log_with_a_problem_is_verified_again_after_a_day_and_told_of_in_metrics(
+    app: AppContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert audit_gauges(app.home.state) == {}
+    checks = CheckStore(app.home, app.secrets)
+    assert checks.is_whole_due()
+    check_whole(app)
+    change(app, b'"b2:1"', b'"b2:8"')
+    found = check_whole(app)
+    shown = audit_gauges(app.home.state)
+    assert (shown["audit_intact"], shown.keys()) == (
+        0.0, {"audit_intact", "audit_whole_check_seconds"}
+    )  # fmt: skip
+    assert not checks.is_whole_due()
+    monkeypatch.setattr(time, "time", lambda: found.at + 86_401)
+    assert checks.is_whole_due()
+    monkeypatch.setattr(time, "time", lambda: found.at - 5)
+    assert checks.is_whole_due(), "a clock that was set back hides nothing"

@@ -1,6 +1,7 @@
 """Home: what came of late is told apart from what never came."""
 
 from headrace.console.page import Console
+from headrace.services.audit_check import check_whole
 from tests.headrace.console.conftest import client_of
 
 
@@ -12,3 +13,13 @@ def test_home_tells_an_agent_that_rests_from_one_that_was_never_pointed_here(
     assert "No exchange was captured in these days." in rests
     assert "headrace env" not in rests
     assert "headrace env" in client_of(console, ("viewer", "nobody")).get("/home").text
+
+
+def test_home_tells_when_the_audit_log_was_found_intact(console: Console) -> None:
+    viewer = client_of(console, ("viewer", "*"))
+    check_whole(console.running)
+    audit = viewer.get("/home.json").json()["machine"]["audit"]
+    assert (audit["is_intact"], audit["whole_checked_at"][:2]) == (True, "20")
+    assert "all of it verified at" in viewer.get("/home").text
+    tenant = client_of(console, ("admin", "acme"))
+    assert tenant.get("/home.json").json()["machine"] is None

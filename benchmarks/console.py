@@ -186,7 +186,7 @@ def _label(console: str, store: SessionStore, lake: Lake, number: int) -> float:
     with _client(console, store, "rater") as client:
         found = client.get("/review.json").raise_for_status().json()["trajectory"]["trajectory_id"]
         begun = time.perf_counter()
-        sent = client.post("/review", data={"trajectory": found, "verdict": "accept"})
+        sent = client.post("/review", data={"trajectory": found, "answer.success": "yes"})
         if sent.is_error:
             raise SystemExit(f"/review: HTTP {sent.status_code}")
         asked = "SELECT 1 FROM rewards_latest WHERE trajectory_id = $id AND source_kind = 'human_explicit'"

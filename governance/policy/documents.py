@@ -84,6 +84,7 @@ LATER_KINDS = (
     "Artifact",
     "Safety",
     "Action",
+    "ReviewQueue",
 )
 """Kinds of the same shape that later rooms read; they may stand beside a bundle's documents."""
 

@@ -195,6 +195,8 @@ class ConsoleSettings(_Section):
     """A session that rested so long has ended."""
     session_hours: float = Field(default=12.0, gt=0, le=168)
     """A session ends after so long in any case."""
+    queues: tuple[Path, ...] = ()
+    """Documents of kind ReviewQueue: what reviewers are asked, beside whether a conversation went right."""
 
 
 class TrainSettings(_Section):

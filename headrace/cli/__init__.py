@@ -45,6 +45,7 @@ from headrace.cli import (
     replay,
     requests,
     reveal,
+    review,
     schedule,
     serve,
     sql,
@@ -102,12 +103,13 @@ for name, group in {
     "trial": trial.app,
     "console": console.app,
     "requests": requests.app,
+    "review": review.app,
 }.items():
     app.add_typer(group, name=name)
 
 _PANELS = {
     "Begin": ("up", "env", "doctor", "demo", "config"),
-    "Look": ("console", "sql", "trajectory", "harness", "lineage", "feedback", "lake"),
+    "Look": ("console", "sql", "trajectory", "harness", "lineage", "feedback", "review", "lake"),
     "Govern": (
         "policy",
         "consent",

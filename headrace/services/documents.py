@@ -1,7 +1,8 @@
 """Documents of every kind, in one shape: their JSON Schema, and checks of those beside a bundle.
 
 A bundle decides over rows. Documents of other kinds may stand in the same folder and are checked with it:
-``Substrate``, ``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``, ``Safety``, ``Action``.
+``Substrate``, ``Schedule``, ``Recipe``, ``Evolution``, ``Prices``, ``Artifact``, ``Safety``, ``Action``,
+``ReviewQueue``.
 """
 
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from trajectory.errors import ConfigurationError
 def models() -> dict[str, type[BaseModel]]:
     """Return kind → model of every kind."""
     from evolve.policy import Evolution
+    from headrace.services.review_queues import ReviewQueue
     from proxy.guard.document import Action
     from train.evaluation.safety import Safety
     from train.recipes.settings import Recipe
@@ -41,6 +43,7 @@ def models() -> dict[str, type[BaseModel]]:
         "Prices": PriceTable,
         "Artifact": Artifact,
         "Action": Action,
+        "ReviewQueue": ReviewQueue,
     }
     return {**KINDS, **{kind: later[kind] for kind in LATER_KINDS}}
 

@@ -27,8 +27,8 @@ def rater_of(app: AppContext, name: str) -> str:
     return f"rater-{blake2b(name.encode(), key=key, digest_size=8).hexdigest()}"
 
 
-def give_feedback(app: AppContext, tenant: str, item: dict[str, Any]) -> None:
-    """Hand one item of feedback to the running gateway; it is on the disk when this returns.
+def give_feedback(app: AppContext, tenant: str, items: list[dict[str, Any]]) -> None:
+    """Hand feedback to the running gateway; it is on the disk when this returns, all of it or nothing.
 
     Raises:
         ConfigurationError: an item is wrong, or the gateway takes none.
@@ -41,7 +41,7 @@ def give_feedback(app: AppContext, tenant: str, item: dict[str, Any]) -> None:
     if not knows_key(config, key):
         raise WorkError("the gateway does not take the console's key; is it one of this home?")
     try:
-        answer = post_feedback(config, key, [item])
+        answer = post_feedback(config, key, items)
     except httpx.TransportError as error:
         raise WorkError(
             f"no gateway answers ({type(error).__name__}): start `headrace up`"
@@ -78,7 +78,7 @@ def correct_answer(app: AppContext, who: str, step_id: str, text: str) -> str:
         "source_kind": "human_explicit",
         "source": rater_of(app, who),
     }
-    give_feedback(app, tenant, item)
+    give_feedback(app, tenant, [item])
     app.audit.append(
         actor=who, action="review.corrected", subject=step_id, detail={"tenant": tenant}
     )

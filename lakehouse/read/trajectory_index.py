@@ -48,15 +48,19 @@ CREATE TABLE listed (tenant_id VARCHAR, trajectory_id VARCHAR, app_id VARCHAR, e
     harness_name VARCHAR, harness_version BIGINT, session_hint VARCHAR, group_id VARCHAR,
     reward DOUBLE, success BOOLEAN, signals BIGINT);
 CREATE TABLE verdicts (tenant_id VARCHAR, trajectory_id VARCHAR, event_date DATE, name VARCHAR, source VARCHAR,
-    value DOUBLE, recorded_at TIMESTAMPTZ);
+    value DOUBLE, label VARCHAR, recorded_at TIMESTAMPTZ);
 CREATE TABLE touched (tenant_id VARCHAR, trajectory_id VARCHAR);
 """  # fmt: skip
 _STEPS = f"SELECT DISTINCT {_KEY}, event_date FROM steps"  # noqa: S608
 _SIGNALS = f"SELECT DISTINCT {_KEY}, event_date FROM signals WHERE trajectory_id IS NOT NULL"  # noqa: S608
-_VERDICTS = f"""
-SELECT {_KEY}, event_date, name, source, value, recorded_at FROM signals
-WHERE trajectory_id IS NOT NULL AND source_kind = 'human_explicit' AND starts_with(source, 'rater-')
-"""  # noqa: S608
+VERDICTS = """
+SELECT tenant_id, coalesce(trajectory_id, target_id) AS trajectory_id, event_date, name, source, value,
+       label, recorded_at
+FROM signals
+WHERE (trajectory_id IS NOT NULL OR target_kind = 'trajectory')
+  AND source_kind = 'human_explicit' AND starts_with(source, 'rater-')
+"""
+"""What people said of trajectories, also of those that whoever wrote it down did not know any more."""
 _ROWS = f"SELECT {', '.join(_OWN)} FROM trajectories"  # noqa: S608
 _REWARDS = f"""
 SELECT {_KEY}, coalesce(reward, success) AS reward, succeeded(success, label) AS success, signals
@@ -256,7 +260,7 @@ class TrajectoryIndex:
             days = of_days(present.files["signals"], changed)
             reading.bind(replace(present, files={**present.files, "signals": days}))
             places = reading.query(_SIGNALS)
-            verdicts = reading.query(_VERDICTS)
+            verdicts = reading.query(VERDICTS)
             (told,) = reading.query(_WIDE).to_pylist()
             grew = all({*self._signals.get(day, ())} <= {*signals.get(day, ())} for day in changed)
             self._is_wide = bool(told["unplaced"] or told["replacing"]) or (self._is_wide and grew)

@@ -36,7 +36,7 @@ def describe(
     """Return one line per problem, in the order of the file."""
     found: list[tuple[int, str]] = []
     for item in error.errors(include_url=False):
-        if item["type"] == "too_short" and item["input"]:
+        if item["type"] == "too_short" and len(item["input"]) >= item["ctx"]["min_length"]:
             continue  # its items are wrong, and told one by one
         path = _written_path((*within, *item["loc"]), source)
         if item["type"] == "value_error" and path not in source.lines:
@@ -72,6 +72,8 @@ def _problem(
     if kind == "missing":
         return "is required"
     if kind == "too_short":
+        if context["min_length"] > 1:
+            return f"has too few entries. Name at least {context['min_length']}"
         return "is empty. Name at least one, or leave the field out"
     if kind in ("tuple_type", "list_type"):
         return "must be a list"

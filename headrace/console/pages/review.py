@@ -1,59 +1,57 @@
-"""Review: one conversation after the other, accepted, rejected, corrected or skipped; how far two raters agree."""
+"""Review: one conversation of a queue after the other, with its questions; how far two raters agree."""
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from headrace.app.context import AppContext
 from headrace.console.page import Page, PageRequest
-from headrace.console.pages.trajectories import OUTCOMES, correct, parts_of, text_of
+from headrace.console.pages.trajectories import correct, parts_of, text_of
 from headrace.console.users import ADMIN, PRIVACY, REVIEWER
-from headrace.services.reviews import give_feedback, rater_of
+from headrace.services.review_queues import (
+    OUTCOMES,
+    SUCCESS_QUEUE,
+    ReviewQueue,
+    YesNoQuestion,
+    queue_of,
+    queues_of,
+)
+from headrace.services.reviewing import answer, how_far_raters_agree, next_conversation
+from headrace.services.reviews import rater_of
 from trajectory.errors import ConfigurationError
 
-SIGNAL = "success"
-"""Name of the signal that a verdict is."""
-_VERDICTS = {"accept": 1.0, "reject": 0.0, "correct": 0.0}
-"""A conversation whose last answer had to be corrected did not go right."""
+_ANSWER = "answer."
+"""What the name of a form's field begins with that is an answer to a question."""
 _MESSAGES = 200
-_NEXT = """
-SELECT t.tenant_id, t.trajectory_id, t.started_at, t.app_id, t.model_served, t.reward, t.success
-FROM listed t
-WHERE {condition} AND ($last IS NULL OR (t.started_at, t.trajectory_id) < (
-    SELECT (started_at, trajectory_id) FROM listed WHERE trajectory_id = $last LIMIT 1))
-  AND NOT EXISTS (FROM verdicts s WHERE s.tenant_id = t.tenant_id AND s.trajectory_id = t.trajectory_id
-                  AND s.name = $name AND s.source = $rater)
-ORDER BY t.started_at DESC, t.trajectory_id DESC LIMIT 1
-"""
 _SAID = f"""
 SELECT step_id, step_index, position, is_output, role, name, role_in_graph, parts FROM conversation
 WHERE trajectory_id = $id AND tenant_id = $tenant
 ORDER BY started_at, step_index, step_id, position LIMIT {_MESSAGES}
 """  # noqa: S608 - a number of our own
-_JUDGED = """
-SELECT trajectory_id, source, value FROM verdicts
-WHERE name = $name AND value IS NOT NULL
-QUALIFY row_number() OVER (PARTITION BY tenant_id, trajectory_id, source ORDER BY recorded_at DESC) = 1
-ORDER BY trajectory_id, source LIMIT 20000
-"""
 
 
 def _review(asked: PageRequest) -> Mapping[str, Any]:
-    rater = rater_of(asked.console.running, asked.user.name)
-    last = _settle(asked, rater) if asked.sent else None
-    condition = OUTCOMES.get(asked.query.get("outcome", ""), "true")
-    found = asked.listed(_NEXT.format(condition=condition), last=last, name=SIGNAL, rater=rater)
-    one = found[0] if found else None
-    messages: list[dict[str, Any]] = []
-    if one is not None:
-        asked.note("content.read", one["trajectory_id"], page="/review")
-        name = one["trajectory_id"]
-        rows = asked.rows_of(name, _SAID, id=name, tenant=one["tenant_id"])
-        messages = [row | {"parts": parts_of(row["parts"])} for row in rows]
+    running = asked.console.running
+    queue = _chosen(asked)
+    last = _settle(asked, queue) if asked.sent else None
+    one = next_conversation(
+        asked.listed,
+        queue,
+        rater_of(running, asked.user.name),
+        last=last,
+        also=OUTCOMES.get(asked.query.get("outcome", ""), "true"),
+    )
+    messages = [] if one is None else _read(asked, one)
     answers = [one for one in messages if one["is_output"] and text_of(one["parts"])]
     return {
+        "queues": [
+            {"name": one.name, "description": one.metadata.description}
+            for one in _shown(running, asked)
+        ],
+        "queue": queue.name,
+        "questions": [{**one.model_dump(), "options": one.options} for one in queue.spec.questions],
+        "one_click": queue.one_click is not None,
         "outcomes": [*OUTCOMES],
         "trajectory": one,
         "messages": messages,
@@ -63,63 +61,63 @@ def _review(asked: PageRequest) -> Mapping[str, Any]:
             else None
         ),
         "settled": last,
-        "agreement": agreement(asked.listed(_JUDGED, name=SIGNAL)),
+        "agreement": how_far_raters_agree(asked.listed, queue),
     }
 
 
-def _settle(asked: PageRequest, rater: str) -> str:
+def _shown(running: AppContext, asked: PageRequest) -> list[ReviewQueue]:
+    """Return the queues of whose data are shown: a tenant sees no questions about another one."""
+    return [
+        one
+        for one in queues_of(running)
+        if asked.reads_every_tenant or one.spec.match.tenant in (None, asked.tenant)
+    ]
+
+
+def _chosen(asked: PageRequest) -> ReviewQueue:
+    running = asked.console.running
+    queue = queue_of(running, asked.query.get("queue") or SUCCESS_QUEUE.name)
+    if queue.name not in {one.name for one in _shown(running, asked)}:
+        raise HTTPException(404)
+    return queue
+
+
+def _read(asked: PageRequest, about: Mapping[str, Any]) -> list[dict[str, Any]]:
+    name = about["trajectory_id"]
+    asked.note("content.read", name, page="/review")
+    rows = asked.rows_of(name, _SAID, id=name, tenant=about["tenant_id"])
+    return [row | {"parts": parts_of(row["parts"])} for row in rows]
+
+
+def _settle(asked: PageRequest, queue: ReviewQueue) -> str:
     """Say what the form says of its trajectory; return its id, after which the queue goes on."""
     sent = asked.sent
-    name, verdict = sent.get("trajectory", ""), sent.get("verdict", "")
-    rows = asked.rows_of(
-        name, "SELECT tenant_id FROM steps WHERE trajectory_id = $id LIMIT 1", id=name
+    name, verdict = sent.get("trajectory", ""), sent.get("verdict", "answer")
+    found = asked.rows_of(
+        name,
+        "SELECT tenant_id, trajectory_id FROM steps WHERE trajectory_id = $id LIMIT 1",
+        id=name,
     )
-    if not rows:
+    if not found:
         raise HTTPException(404)
+    if verdict == "skip":
+        return name
+    if verdict not in ("answer", "correct"):
+        raise ConfigurationError("a conversation is answered, corrected or skipped")
+    given = {
+        field.removeprefix(_ANSWER): said
+        for field, said in sent.items()
+        if field.startswith(_ANSWER)
+    }
+    if verdict == "correct" and isinstance(queue.one_click, YesNoQuestion):
+        # A conversation whose last answer had to be corrected did not go right.
+        given.setdefault(queue.one_click.name, "no")
+    queue.signals(given)  # what is wrong is told before anything is kept
     if verdict == "correct":
         correct(asked, name)
-    if verdict in _VERDICTS:
-        comment = sent.get("comment", "").strip()
-        item = {
-            "trajectory_id": name,
-            "name": SIGNAL,
-            "value": _VERDICTS[verdict],
-            "source_kind": "human_explicit",
-            "source": rater,
-        }
-        give_feedback(
-            asked.console.running,
-            rows[0]["tenant_id"],
-            item | ({"rationale": comment} if comment else {}),
-        )
-        asked.note("review.judged", name, verdict=verdict, rater=rater)
-    elif verdict != "skip":
-        raise ConfigurationError("a conversation is accepted, rejected, corrected or skipped")
+    who = asked.user.name
+    answer(asked.console.running, who, queue, found[0], given, sent.get("comment", ""))
     return name
-
-
-def agreement(judged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each two raters how many conversations both judged, and Cohen's κ of them."""
-    said: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in judged:
-        said[row["source"]][row["trajectory_id"]] = row["value"]
-    found = []
-    for one, other in combinations(sorted(said), 2):
-        both = [(said[one][name], said[other][name]) for name in said[one] if name in said[other]]
-        if both:
-            found.append(
-                {"raters": [one, other], "conversations": len(both), "kappa": cohens_kappa(both)}
-            )
-    return found
-
-
-def cohens_kappa(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Return how far two raters agree beyond chance; None where chance alone would agree always."""
-    total = len(pairs)
-    alike = sum(one == other for one, other in pairs) / total
-    first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
-    by_chance = sum(first[value] * second[value] for value in first) / total**2
-    return None if by_chance == 1 else (alike - by_chance) / (1 - by_chance)
 
 
 PAGES = (

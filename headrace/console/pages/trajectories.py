@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 
 from headrace.console.page import PAGE_ROWS, Page, PageRequest, paged, place_of
 from headrace.console.users import ADMIN, PRIVACY, REVIEWER, ROLES, TRAINER
+from headrace.services.review_queues import OUTCOMES
 from headrace.services.reviews import correct_answer
 from train.substrate.content import CORRECTION
 
@@ -18,13 +19,6 @@ CORRECTORS = frozenset({REVIEWER, ADMIN})
 """Who may say what an answer should have been."""
 _MESSAGES = 100
 """Messages, or steps, of one page of a trajectory."""
-OUTCOMES = {
-    "succeeded": "success",
-    "failed": "NOT success",
-    "unjudged": "success IS NULL",
-    "tool failures": "tool_failures > 0",
-    "step failures": "failed_steps > 0",
-}
 _FACETS = ("app_id", "environment", "model_served", "harness_name")
 _LISTED = """
 SELECT tenant_id, trajectory_id, app_id, environment, started_at, ended_at, steps, tool_calls,

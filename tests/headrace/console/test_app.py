@@ -58,6 +58,7 @@ MAY_SEND = {
     "/requests": {"operator", "privacy", "trainer", "admin"},
     "/models": {"operator", "trainer", "admin"},
     "/evolve/{decision_id}": {"operator", "trainer", "admin"},
+    "/sql": {"privacy", "trainer", "admin"},
     "/account": EVERYBODY,
 }
 """Which role may send a page's form; the others take none."""
@@ -216,6 +217,26 @@ def test_sql_answers_and_refuses_as_the_sql_server_does(console: Console) -> Non
     assert (data["columns"], data["rows"]) == (["one", "two"], [[1, "<b>"]])
     refused = client.get("/sql", params={"query": "select * from read_csv('/etc/passwd')"})
     assert refused.status_code == 400
+
+
+def test_a_query_is_saved_by_a_name_for_the_tenants_data(console: Console) -> None:
+    tina = client_of(console, ("trainer", "acme"), name="tina")
+    sent = {"do": "save", "name": "spend", "query": "select 1 as one;"}
+    page = tina.post("/sql", params={"query": "select 1 as one"}, data=sent, headers=SAME).text
+    assert 'href="/sql?query=select+1+as+one"' in page
+    other = client_of(console, ("privacy", "acme"), name="petra")
+    (seen,) = other.get("/sql.json").json()["saved"]
+    assert (seen["name"], seen["query"], seen["saved_by"]) == ("spend", "select 1 as one", "tina")
+    stranger = client_of(console, ("trainer", "globex"))
+    assert stranger.get("/sql.json").json()["saved"] == []
+    gone = {"do": "forget", "name": "spend"}
+    assert stranger.post("/sql", data=gone, headers=SAME).status_code == 400
+    assert other.post("/sql.json", data=gone, headers=SAME).json()["saved"] == []
+    assert {("tina", "query.saved", "spend"), ("petra", "query.forgotten", "spend")} <= {
+        *audited(console)
+    }
+    for wrong in ({"do": "save", "name": "No Name", "query": "x"}, {"do": "x"}):
+        assert tina.post("/sql", data=wrong, headers=SAME).status_code == 400
 
 
 def test_two_trajectories_stand_side_by_side(console: Console) -> None:

@@ -92,6 +92,11 @@ class PageRequest:
         return self.console.sql.listed_rows(self._reader, sql, parameters or None)
 
     @property
+    def unlisted_days(self) -> int:
+        """How many days are still to come in ``listed``, after the console's start: the latest come first."""
+        return self.console.sql.unlisted_days(self._reader)
+
+    @property
     def sent(self) -> Mapping[str, str]:
         """What was sent with POST; empty where nothing was."""
         return {} if self.form is None else self.form

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _MOST = 4
 """Sessions at once; each keeps what it has read of the files' metadata."""
+_PATIENCE = 0.1
+"""Seconds that who asks for a list waits for what came just now."""
 _LEFT_BEHIND = 2_000
 """Files of the past that a session may remember; then a new one begins."""
 
@@ -161,6 +163,10 @@ class TenantSessions:
         """
         return self._place((tenant, hidden)).index.rows(sql, parameters)
 
+    def unlisted_days(self, tenant: str | None, hidden: frozenset[str]) -> int:
+        """Return how many days of a tenant's trajectories are still to be listed, where all is read for the first time."""
+        return self._place((tenant, hidden)).index.unread_days
+
     def close(self) -> None:
         """Give memory back; the next query takes it again."""
         with self._mutex:
@@ -245,7 +251,7 @@ class TenantSessions:
         def snapshot(names: Collection[str]) -> Snapshot:
             return self._lake.snapshot_for(tenant, hidden=hidden, names=names)
 
-        return TrajectoryIndex(snapshot, self._settings)
+        return TrajectoryIndex(snapshot, self._settings, patience=_PATIENCE)
 
     @staticmethod
     def _end(place: _KeptSession) -> None:

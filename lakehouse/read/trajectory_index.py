@@ -3,9 +3,15 @@
 The view ``trajectories`` reads each step to tell of one trajectory. Who lists, counts or looks one up asks
 here instead. The rows are those of the view itself, over the files of a few days at a time: after new files
 came, only the days that they lie in are read again, with the other days of the trajectories found there.
+
+It reads in a thread of its own. At first it finds where each trajectory lies and what was said of it, then
+its rows from the latest day back: who asks waits for the first of these days alone. What comes later is read
+with little claim on the processor, and nobody need wait for it.
 """
 
+import os
 import re
+import sys
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -34,6 +40,7 @@ _A_FEW = 500
 """Trajectories whose signals are looked up by name; beyond it all are read."""
 _REMEMBERED = 64
 """Answers that are kept until something changes."""
+_NICE = 5
 _SHARE = 10
 """Of the time, at most one part in so many goes into reading again."""
 _DAY = re.compile(r"/event_date=(\d{4}-\d\d-\d\d)/")
@@ -110,11 +117,24 @@ class TrajectoryIndex:
     """
 
     def __init__(
-        self, snapshot: Callable[[Collection[str]], Snapshot], settings: Mapping[str, Any]
+        self,
+        snapshot: Callable[[Collection[str]], Snapshot],
+        settings: Mapping[str, Any],
+        *,
+        patience: float | None = None,
     ) -> None:
-        """Take what gives the present files of some tables, and the settings of DuckDB's connections."""
+        """Make an index that is built when it is first asked.
+
+        Args:
+            snapshot: gives the present files of some tables.
+            settings: those of DuckDB's connections.
+            patience: for how many seconds who asks waits until it has caught up; None: to the end. Until
+                there is something to show everybody waits.
+        """
         self._snapshot = snapshot
         self._settings = settings
+        self._patience = patience
+        self._under_way: _CatchingUp | None = None
         self._mutex = threading.Lock()
         self._database = connect(settings)
         self._database.execute(_TABLES)
@@ -125,7 +145,11 @@ class TrajectoryIndex:
         """The files that ``rewards`` stands on."""
         self._is_wide = False
         """Whether signals name no trajectory, or replace others: then each may be about any."""
-        self._is_built = False
+        self._is_usable = False
+        """Whether the latest days are there, and where all trajectories lie."""
+        self._usable = threading.Event()
+        """It is usable, or the first reading failed."""
+        self._unread = 0
         self._rests_until = 0.0
         self._state = 0
         """Counts the changes."""
@@ -158,21 +182,40 @@ class TrajectoryIndex:
         return Days(steps, None if self._is_wide else signals)
 
     def catch_up(self) -> None:
-        """Read what came since, unless that was done a moment ago or another thread is at it."""
-        if self._is_built and time.monotonic() < self._rests_until:
-            return
-        if not self._mutex.acquire(blocking=not self._is_built):
-            return  # what it was before will do
-        try:
-            if self._is_built and time.monotonic() < self._rests_until:
+        """Have what came since read, unless that was done a moment ago; wait for it as patience lasts."""
+        with self._mutex:
+            if self._is_usable and time.monotonic() < self._rests_until:
                 return
-            begun = time.monotonic()
+            if self._under_way is None:
+                if not self._is_usable:
+                    self._usable.clear()
+                self._under_way = _CatchingUp(self._catch_up)
+            under_way, was_usable = self._under_way, self._is_usable
+        if self._patience is not None:
+            self._usable.wait()
+            if was_usable:
+                under_way.wait(self._patience)  # where it takes longer, what it was before will do
+            if self._is_usable:
+                return
+        under_way.wait(None)
+
+    @property
+    def unread_days(self) -> int:
+        """How many days are still to be listed, before the first reading has ended."""
+        return self._unread
+
+    def _catch_up(self) -> None:
+        begun = time.monotonic()
+        if self._is_usable:
+            _leave_the_processor()
+        try:
             self._refresh(self._snapshot(["steps", "signals", CORRECTIONS]))
-            self._is_built = True
             ended = time.monotonic()
             self._rests_until = ended + (_SHARE - 1) * (ended - begun)
         finally:
-            self._mutex.release()
+            with self._mutex:
+                self._under_way = None
+            self._usable.set()
 
     def close(self) -> None:
         """Give memory back."""
@@ -185,17 +228,43 @@ class TrajectoryIndex:
             day: there + corrected.get(day, ()) for day, there in by_day(files["steps"]).items()
         }
         changed = sorted(
-            day for day in {*steps, *self._steps} if steps.get(day) != self._steps.get(day)
+            (day for day in {*steps, *self._steps} if steps.get(day) != self._steps.get(day)),
+            reverse=True,
         )
-        for first in range(0, len(changed), _AT_ONCE):
-            days = changed[first : first + _AT_ONCE]
+        is_first = not self._is_usable
+        if is_first:
+            self._find_places(present)
+            self._judge(present, steps_changed=True)
+        unread = len(changed)
+        for days in _slices(changed):
             self._read_days(present, days)
             for day in days:
                 if day in steps:
                     self._steps[day] = steps[day]
                 else:
                     del self._steps[day]
-        self._judge(present, steps_changed=bool(changed))
+            unread -= len(days)
+            if is_first:
+                self._show(unread)
+        if is_first:
+            self._show(0)
+        else:
+            self._judge(present, steps_changed=bool(changed))
+            self._unread = 0
+
+    def _show(self, unread: int) -> None:
+        """Let those who wait see what there is, and be no burden to them from now on."""
+        self._unread = unread
+        self._is_usable = True
+        self._usable.set()
+        _leave_the_processor()
+
+    def _find_places(self, present: Snapshot) -> None:
+        """Find on which days each trajectory has steps."""
+        alone = replace(present, files={**present.files, "signals": ()})
+        with _reading(alone, self._settings) as reading, self._writing() as write:
+            write.execute("DELETE FROM step_days")
+            _insert(write, "step_days", reading.query(_STEPS))
 
     def _read_days(self, present: Snapshot, days: Sequence[str]) -> None:
         """Find anew the trajectories that have steps in some days, or had."""
@@ -309,6 +378,42 @@ class TrajectoryIndex:
                 f"FROM rewards r WHERE {_same('listed', 'r')} AND r.trajectory_id IN ({names})",
                 few,
             )
+
+
+class _CatchingUp:
+    """Work in a thread of its own."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._over = threading.Event()
+        self._error: Exception | None = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - who waits is told
+            self._error = error
+        finally:
+            self._over.set()
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait until it is over, or so long; raise what went wrong in it."""
+        if self._over.wait(seconds) and self._error is not None:
+            raise self._error
+
+
+def _leave_the_processor() -> None:
+    """Let others go first from now on, also before the threads that DuckDB starts from this one."""
+    if sys.platform == "linux":  # elsewhere a priority is a whole process's
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
+def _slices(days: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield days a few at a time; the first one alone, as somebody may wait for it."""
+    yield from (days[:1],) if days else ()
+    for first in range(1, len(days), _AT_ONCE):
+        yield days[first : first + _AT_ONCE]
 
 
 @contextmanager

@@ -265,6 +265,10 @@ class SqlService:
         """Return the rows of one over ``listed``, the index of a reader's trajectories, likewise."""
         return list(self._own.listed(reader.tenant, reader.hidden, sql, parameters).to_pylist())
 
+    def unlisted_days(self, reader: Reader) -> int:
+        """Return how many days are still to come in ``listed``, after a start."""
+        return self._own.unlisted_days(reader.tenant, reader.hidden)
+
     def describe(self, reader: Reader, sql: str) -> AdmittedQuery:
         """Let a query in for the schema of its answer and its parameters; no row is read."""
         self._enter(reader.key_id, None)

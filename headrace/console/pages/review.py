@@ -61,6 +61,7 @@ def _review(asked: PageRequest) -> Mapping[str, Any]:
             else None
         ),
         "settled": last,
+        "unlisted_days": asked.unlisted_days,
         "agreement": how_far_raters_agree(asked.listed, queue),
     }
 

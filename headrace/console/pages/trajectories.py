@@ -78,7 +78,13 @@ def _list(asked: PageRequest) -> Mapping[str, Any]:
         facet = "tenant" if row["facet"] == "tenant_id" else row["facet"]
         if facet in facets:
             facets[facet].append({"value": row["value"], "trajectories": row["trajectories"]})
-    return {"trajectories": rows, "facets": facets, "after": after_them, "outcomes": [*OUTCOMES]}
+    return {
+        "trajectories": rows,
+        "facets": facets,
+        "after": after_them,
+        "outcomes": [*OUTCOMES],
+        "unlisted_days": asked.unlisted_days,
+    }
 
 
 def _conditions(query: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:

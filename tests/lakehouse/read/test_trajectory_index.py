@@ -1,8 +1,10 @@
 """The index says what the view ``trajectories`` says, after whatever came, and where a trajectory lies."""
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.read.session import Snapshot
 from lakehouse.read.trajectory_index import LISTED, TrajectoryIndex
 from tests.lakehouse import make
+from trajectory.errors import RetryableError
 from trajectory.step import Step
 
 DAY = datetime(2026, 11, 1, 23, 59, tzinfo=UTC)
@@ -102,3 +105,81 @@ def test_a_step_that_belongs_elsewhere_by_now_moves(lake: Lake) -> None:
     lake.append_rows("corrections", [make.correction(other, trajectory_id="t1", step_index=1)])
     (row,) = agreed(lake, index)
     assert (row["trajectory_id"], row["steps"], row["success"]) == ("t1", 2, False)
+
+
+def test_who_asks_waits_for_the_first_reading_and_then_as_long_as_patience_lasts(
+    lake: Lake,
+) -> None:
+    held, goes_on = Event(), Event()
+
+    def snapshot(names: Collection[str]) -> Snapshot:
+        if held.is_set():
+            assert goes_on.wait(60)
+        return lake.snapshot_for(None, names=names)
+
+    index = TrajectoryIndex(snapshot, {}, patience=0.01)
+    add(lake, 0, make.step("t1", 0))
+    assert index.rows("SELECT trajectory_id FROM listed").num_rows == 1
+    add(lake, 1, make.step("t2", 0))
+    held.set()
+    index._rests_until = 0.0
+    assert index.rows("SELECT trajectory_id FROM listed").num_rows == 1, "what it was will do"
+    goes_on.set()
+    until = time.monotonic() + 60
+    while index.rows("SELECT trajectory_id FROM listed").num_rows < 2:
+        assert time.monotonic() < until, "it goes on by itself"
+        time.sleep(0.01)
+
+
+def test_who_waits_is_told_what_went_wrong_and_the_next_one_tries_again(lake: Lake) -> None:
+    fails = [True]
+
+    def snapshot(names: Collection[str]) -> Snapshot:
+        if fails and fails.pop():
+            raise RetryableError("a file went away")
+        return lake.snapshot_for(None, names=names)
+
+    index = TrajectoryIndex(snapshot, {}, patience=0.01)
+    with pytest.raises(RetryableError, match="went away"):
+        index.rows("SELECT 1 FROM listed")
+    assert index.rows("SELECT 1 FROM listed").num_rows == 0
+
+
+def test_the_latest_day_is_listed_first_and_where_all_lie_is_known_by_then(lake: Lake) -> None:
+    older = [DAY - timedelta(days=number) for number in range(10)]
+    for number, at in enumerate(older):
+        add(lake, number, make.step(f"t{number}", 0, started_at=at))
+    add(lake, 10, make.step("t9", 1, started_at=DAY))  # it went on in the latest day
+    lake.append_rows("signals", [make.signal("t0", 0.0)])
+    goes_on = Event()
+
+    class Held(TrajectoryIndex):
+        def _read_days(self, present: Snapshot, days: Sequence[str]) -> None:
+            if str(DAY.date()) not in days:
+                assert goes_on.wait(60)
+            super()._read_days(present, days)
+
+    index = Held(lambda names: lake.snapshot_for(None, names=names), {}, patience=0.01)
+    asked = "SELECT trajectory_id, steps, success FROM listed ORDER BY trajectory_id"
+    assert [tuple(row.values()) for row in index.rows(asked).to_pylist()] == [
+        ("t0", 1, False), ("t9", 2, None),
+    ]  # fmt: skip
+    assert index.unread_days == 9
+    assert index.days("t5").steps == {str(older[5].date())}
+    assert index.days("t9").steps == {str(older[9].date()), str(DAY.date())}
+    goes_on.set()
+    until = time.monotonic() + 60
+    while index.unread_days:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert len(agreed_later(lake, index)) == 10
+
+
+def agreed_later(lake: Lake, index: TrajectoryIndex) -> list[dict[str, Any]]:
+    """Return what index and view both say in the end."""
+    expected = lake.query(_SORTED.format("trajectories")).to_pylist()
+    until = time.monotonic() + 60
+    while (found := index.rows(_SORTED.format("listed")).to_pylist()) != expected:
+        assert time.monotonic() < until, found
+        time.sleep(0.01)
+    return list(found)

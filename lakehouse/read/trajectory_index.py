@@ -193,7 +193,7 @@ class TrajectoryIndex:
             under_way, was_usable = self._under_way, self._is_usable
         if self._patience is not None:
             self._usable.wait()
-            if was_usable:
+            if was_usable and not self._unread:
                 under_way.wait(self._patience)  # where it takes longer, what it was before will do
             if self._is_usable:
                 return

@@ -1,5 +1,6 @@
 """Evolve: what should change and why, what was expected and what came; a person approves or rejects."""
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -20,10 +21,38 @@ ORDER BY recorded_at DESC, decision_id DESC LIMIT {PAGE_ROWS + 1}
 """  # noqa: S608 - a number of our own
 
 
+_NEWEST = (
+    "SELECT document FROM decisions_latest ORDER BY as_of DESC, decision_id DESC LIMIT 1"
+)
+_REALISED = """
+SELECT count(*) FILTER (met) AS as_expected, count(*) FILTER (NOT met) AS otherwise FROM decisions_latest
+"""
+
+
 def _list(asked: PageRequest) -> Mapping[str, Any]:
     at, last = place_of(asked.query.get("after"), datetime, str)
     rows, after = paged(asked.rows(_LISTED, at=at, last=last), ("recorded_at", "decision_id"))
-    return {"rows": rows, "after": after}
+    newest = [json.loads(one["document"]) for one in asked.rows(_NEWEST)]
+    (realised,) = asked.rows(_REALISED)
+    return {
+        "rows": rows,
+        "after": after,
+        "cases": [
+            {
+                "signal": f"{one['signal']} {one['subject']}".strip(),
+                "state": "confirmed" if one["confirmed"] else "case",
+                "usual": one["reference"]["rate"],
+                "now": one["case"]["rate"],
+                "since": one["since"],
+                "sessions": one["case"]["sessions"],
+            }
+            for document in newest
+            for one in document["saw"]["signals"]
+            if one["confirmed"] or one["opened"]
+        ],
+        "clusters": [one for document in newest for one in document["considered"]["clusters"]],
+        "realised": realised,
+    }
 
 
 def _one(asked: PageRequest) -> Mapping[str, Any]:

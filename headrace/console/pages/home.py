@@ -9,8 +9,11 @@ from headrace.app.installation import Address, addresses, gateway_config
 from headrace.app.output import moment
 from headrace.console.page import Page, PageRequest
 from headrace.console.users import ROLES
+from headrace.services.approvals import approvals
 from headrace.services.audit_check import CheckStore
+from headrace.services.four_eyes import may_see, requests_of
 from headrace.services.lake_report import spool_lag
+from headrace.services.request_store import WAITING
 from trajectory.errors import HeadraceError
 
 _DAYS = """
@@ -66,10 +69,26 @@ def _home(asked: PageRequest) -> Mapping[str, Any]:
         "machine": _machine(asked) if everything else None,
         "waiting": {
             "held": asked.rows(_HELD),
+            "calls": _calls(asked),
+            "requests": _requests(asked),
             "decisions": asked.rows(_PROPOSED) if everything else [],
             "candidates": asked.rows(_CANDIDATES) if everything else [],
         },
     }
+
+
+def _calls(asked: PageRequest) -> Mapping[str, Any]:
+    """Return how many tool calls wait, and since when."""
+    tenant = None if asked.reads_every_tenant else asked.tenant
+    found = approvals(asked.console.running, tenant=tenant)
+    oldest = min((one.created for one in found), default=None)
+    return {"waiting": len(found), "oldest": moment(oldest)}
+
+
+def _requests(asked: PageRequest) -> int:
+    """Return how many acts wait for a second person, of those that the user may see."""
+    known = requests_of(asked.console.running).list(WAITING)
+    return sum(may_see(asked.user, one) for one in known)
 
 
 def _machine(asked: PageRequest) -> Mapping[str, Any]:

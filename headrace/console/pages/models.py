@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.console.page import PAGE_ROWS, Page, PageRequest, paged, place_of
 from headrace.console.pages.evolution import DECIDERS
+from headrace.console.pages.runs import curves_of
 from headrace.console.users import ROLES
 from headrace.services.acts import PROMOTE
 from headrace.services.changes import model_registry
@@ -29,12 +30,18 @@ def _list(asked: PageRequest) -> Mapping[str, Any]:
 
 
 def _one(asked: PageRequest) -> Mapping[str, Any]:
+    from evolve.trial_files import TrialFiles
+
     registry = model_registry(asked.console.running, asked.user.name)
     found = registry.get(asked.path["name"], asked.path["version"])
     history = [
         one for one in registry.history(found.name) if found.version in (one.version, one.previous)
     ]
+    trial = TrialFiles(asked.console.running.home.trials)
+    trial_id = f"model.{found.name}.{found.version}"
     return {
+        "trial": trial_id if any(one.trial_id == trial_id for one in trial.readable()[0]) else None,
+        "curves": curves_of(asked, str(found.manifest.get("run_id")))["curves"],
         "name": found.name,
         "version": found.version,
         "status": found.status,

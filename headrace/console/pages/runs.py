@@ -24,25 +24,34 @@ _MODELS = (
 
 
 def _run(asked: PageRequest) -> Mapping[str, Any]:
-    from train.runs.curves import curve, read_metrics
-
     found = asked.rows(_ONE, id=asked.path["run_id"])
     if not found:
         raise HTTPException(404)
     (row,) = found
-    # The name stands in the lake, so it is a run's; what a URL says never becomes a path.
-    records = read_metrics(asked.console.running.home.runs / row["run_id"] / "metrics.jsonl")
     manifest = json.loads(row.pop("manifest") or "{}")
-    curves = {name: curve(records, name) for name in _CURVES}
     return {
         "run": row,
-        "curves": {name: _thinned(points) for name, points in curves.items() if len(points) > 1},
-        "step": records[-1]["step"] if records else None,
+        **curves_of(asked, row["run_id"]),
         "models": asked.rows(_MODELS, id=row["run_id"]),
         "evaluation": manifest.get("evaluation"),
         "gate": manifest.get("gate"),
         "manifest": manifest,
         "is_live": row["status"] == "running",
+    }
+
+
+def curves_of(asked: PageRequest, run_id: str) -> Mapping[str, Any]:
+    """Return the curves of a run, and its last step; none of what is no run's name."""
+    from train.runs.curves import curve, read_metrics
+
+    # A name that stands in the lake is a run's; what a URL says never becomes a path.
+    known = asked.rows("SELECT run_id FROM runs_latest WHERE run_id = $id", id=run_id)
+    folders = [asked.console.running.home.runs / one["run_id"] for one in known]
+    records = [record for one in folders for record in read_metrics(one / "metrics.jsonl")]
+    curves = {name: curve(records, name) for name in _CURVES}
+    return {
+        "curves": {name: _thinned(points) for name, points in curves.items() if len(points) > 1},
+        "step": records[-1]["step"] if records else None,
     }
 
 

@@ -39,7 +39,9 @@ WHERE value IS NOT NULL
 QUALIFY row_number() OVER (PARTITION BY facet ORDER BY trajectories DESC, value) <= 12
 ORDER BY facet, trajectories DESC, value
 """
-_ONE = "SELECT * FROM trajectories WHERE trajectory_id = $id LIMIT 1"
+_ONE = """
+SELECT *, epoch(ended_at) - epoch(started_at) AS seconds FROM trajectories WHERE trajectory_id = $id LIMIT 1
+"""
 _COST = "SELECT currency, sum(cost) AS cost FROM step_costs WHERE trajectory_id = $id AND cost IS NOT NULL GROUP BY currency"
 _STEPS = """
 SELECT tenant_id, step_id, parent_step_id, step_index, branch, kind, role_in_graph, model_served,

@@ -2,7 +2,7 @@
 
 from headrace.console.page import Console
 from headrace.services.audit_check import check_whole
-from tests.headrace.console.conftest import client_of
+from tests.headrace.console.conftest import client_of, held_call
 
 
 def test_home_tells_an_agent_that_rests_from_one_that_was_never_pointed_here(
@@ -23,3 +23,14 @@ def test_home_tells_when_the_audit_log_was_found_intact(console: Console) -> Non
     assert "all of it verified at" in viewer.get("/home").text
     tenant = client_of(console, ("admin", "acme"))
     assert tenant.get("/home.json").json()["machine"] is None
+
+
+def test_home_tells_what_waits_for_a_person(console: Console) -> None:
+    operator = client_of(console, ("operator", "*"), name="olga")
+    before = operator.get("/home.json").json()["waiting"]["calls"]["waiting"]
+    held_call(console.running, tool="ship")
+    told = operator.get("/home.json").json()["waiting"]
+    assert (told["calls"]["waiting"], told["calls"]["oldest"][:2]) == (before + 1, "20")
+    assert f"Tool calls that wait: {before + 1}" in operator.get("/home").text
+    stranger = client_of(console, ("operator", "globex"))
+    assert stranger.get("/home.json").json()["waiting"]["calls"]["waiting"] == 0

@@ -3,6 +3,7 @@
 import json
 
 from headrace.console.page import Console
+from headrace.services.changes import model_registry
 from tests.headrace.console.conftest import client_of, run_of
 
 
@@ -42,3 +43,21 @@ def test_a_run_that_goes_on_is_looked_at_again(console: Console) -> None:
     assert client.get("/runs/r0003").headers["refresh"] == "5"
     for name in ("..", "..%2F..%2Fsecrets", "nosuch"):
         assert client.get(f"/runs/{name}").status_code in (303, 404)
+
+
+def test_a_model_shows_the_curves_of_its_training_and_leads_to_its_trial(console: Console) -> None:
+    console.running.lake.append_rows("runs", [run_of("r0004")])
+    folder = console.running.home.runs / "r0004"
+    folder.mkdir(parents=True)
+    lines = [{"step": step, "loss": 2.0 / step} for step in range(1, 5)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    weights = console.running.home.root / "weights"
+    weights.mkdir()
+    (weights / "config.json").write_text("{}")
+    made = model_registry(console.running, "night").register(
+        "lamps", weights, {"origin": "adopted", "run_id": "r0004"}, passed=True
+    )
+    client = client_of(console, ("viewer", "*"))
+    assert client.get(f"/models/lamps/{made.version}.json").json()["curves"]["loss"][0] == [1, 2.0]
+    assert "<polyline" in client.get(f"/models/lamps/{made.version}").text
+    assert 'href="/trials/model.shop.0001"' in client.get("/models/shop/0001").text

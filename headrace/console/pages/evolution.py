@@ -21,9 +21,7 @@ ORDER BY recorded_at DESC, decision_id DESC LIMIT {PAGE_ROWS + 1}
 """  # noqa: S608 - a number of our own
 
 
-_NEWEST = (
-    "SELECT document FROM decisions_latest ORDER BY as_of DESC, decision_id DESC LIMIT 1"
-)
+_NEWEST = "SELECT document FROM decisions_latest ORDER BY as_of DESC, decision_id DESC LIMIT 1"
 _REALISED = """
 SELECT count(*) FILTER (met) AS as_expected, count(*) FILTER (NOT met) AS otherwise FROM decisions_latest
 """

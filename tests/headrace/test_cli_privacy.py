@@ -16,19 +16,23 @@ from governance.audit import AuditLog
 from governance.policy.bundle import SHIPPED
 from governance.redact.pseudonym import installation_seal, subject_id
 from governance.redact.reversible import seal
+from headrace.app.context import AppContext
 from headrace.app.home import Home
 from headrace.app.lock import only_one
 from headrace.app.master_key import load_secrets, subject_keys_of
 from headrace.app.setting_sources import load_settings
 from headrace.cli import run
+from headrace.console.users import local_user
 from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.worker import build_pipeline, govern_once
+from headrace.services import four_eyes
 from lakehouse.lake import Lake
 from proxy.spool import SpoolWriter
 from tests.governance.factories import exchange
 from tests.headrace.test_pipeline import conversation
 from tests.lakehouse import make
 from tests.proxy.spool.scripts import ExchangeScript
+from trajectory.errors import ConfigurationError
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 PERSON = "jo.frame@corp-mail.com"
@@ -169,6 +173,31 @@ def judge(home: Home) -> None:
     with only_one(home.state):
         pipeline = build_pipeline(settings, home, load_secrets(home.secrets), print)
         assert list(govern_once(pipeline))
+
+
+def test_a_release_from_quarantine_waits_for_a_second_person(
+    capsys: pytest.CaptureFixture[str], home: Home, light_policy: Path
+) -> None:
+    settings = f"policy: {{bundle: {light_policy}, four_eyes: [release]}}\n"
+    (home.root / "headrace.yaml").write_text(settings)
+    cut_off(home)
+    judge(home)
+    (case,) = json.loads(done(capsys, "quarantine", "list", "--json")[0])
+    assert run(["--home", str(home.root), "quarantine", "release", case["case"]]) == 1
+    app = AppContext(home.root, debug=False)
+    (asked,) = four_eyes.requests_of(app).list()
+    assert (asked.act, asked.status) == ("release", "waiting")
+    released = [one for one in app.audit.entries() if one.action == "quarantine.released"]
+    assert released == []
+    with pytest.raises(ConfigurationError, match="somebody else"):
+        four_eyes.approve(app, app.user, asked.request_id, reason="me", progress=lambda *_: None)
+    second = local_user("oda")
+    made = four_eyes.approve(
+        app, second, asked.request_id, reason="looked at it", progress=lambda *_: None
+    )
+    assert made.status == "done"
+    released = [one for one in app.audit.entries() if one.action == "quarantine.released"]
+    assert len(released) == 1
 
 
 @pytest.fixture(scope="module")

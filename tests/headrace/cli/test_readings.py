@@ -26,7 +26,7 @@ SHOW_NONE = {
     "consent import", "consent show", "quarantine list", "quarantine show", "quarantine release",
     "quarantine drop", "approvals list", "approvals approve", "approvals deny", "approvals credential", "trajectory correct", "requests list",
     "requests show", "requests approve", "requests reject", "quality report", "quality substrate",
-    "erase", "audit verify", "audit anchor", "audit list", "audit public-key", "audit verify-certificate",
+    "review queues", "review next", "review answer", "review agreement", "erase", "audit verify", "audit anchor", "audit list", "audit public-key", "audit verify-certificate",
     "audit scan", "substrate build", "substrate list", "substrate show", "credit compute", "credit judge",
     "credit list", "credit algorithms", "train plan", "train run", "train join", "train list",
     "train show", "train adopt", "train promote", "train rollback", "train try", "train end-trial",

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from headrace.app.settings import ConsoleSettings, RoleGrant
 from headrace.console.app import _Application
+from headrace.console.guard import RateLimit
 from headrace.console.page import Console
 from headrace.console.pages import PAGES
 from headrace.console.sessions import SessionStore
@@ -387,6 +388,17 @@ def test_a_proxy_is_believed_by_its_address_and_its_secret(monkeypatch: pytest.M
     assert (
         TrustedProxies(ConsoleSettings()).user("127.0.0.1", headers | {SECRET_HEADER: ""}) is None
     )
+
+
+def test_who_asks_too_often_waits_and_others_do_not(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.console.app.RateLimit", lambda *_: RateLimit(2, 1e9))
+    client = client_of(console, ("viewer", "*"), name="vic")
+    assert [client.get("/account.json").status_code for _ in range(4)] == [200, 200, 429, 429]
+    assert "wait a little" in client.get("/account").text
+    other = client_of(console, ("viewer", "*"), name="val")
+    assert other.get("/account").status_code == 200
 
 
 def test_attempts_to_sign_in_are_counted(console: Console) -> None:

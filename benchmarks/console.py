@@ -103,13 +103,16 @@ def measured(home: Path, rounds: int) -> dict[str, Any]:
 
 def opened(folder: Path) -> dict[str, Any]:
     """Return what ran, and who was asked, where a browser shows what strangers wrote."""
+    from playwright.sync_api import sync_playwright
+
     from tests.support.hostile_pages import chromium_path, open_hostile_pages
 
     chromium = chromium_path()
     if chromium is None:
         missing = "chromium is not installed: apt-get install chromium"
         return {"scripts_run": None, "foreign_requests": None, "browser": missing}
-    found = open_hostile_pages(folder, chromium)
+    with sync_playwright() as playwright:
+        found = open_hostile_pages(folder, chromium, playwright)
     return {
         "scripts_run": found.scripts_run,
         "foreign_requests": found.foreign_requests,

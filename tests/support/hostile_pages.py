@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Playwright
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.app.context import AppContext
@@ -134,7 +134,7 @@ def _served(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.port}"
 
 
-def open_hostile_pages(folder: Path, chromium: str) -> Opened:
+def open_hostile_pages(folder: Path, chromium: str, playwright: Playwright) -> Opened:
     """Open each conversation, as such and by its steps, and Review; all in one browser.
 
     Raises:
@@ -146,7 +146,7 @@ def open_hostile_pages(folder: Path, chromium: str) -> Opened:
         f"/trajectories/t{number:05d}{view}"
         for number, view in product(range(_SESSIONS), ("", "?view=steps"))
     ]
-    with stranger() as (port, asked), _served(folder) as url, sync_playwright() as playwright:
+    with stranger() as (port, asked), _served(folder) as url:
         rules = f"--host-resolver-rules=MAP *.example 127.0.0.1:{port}"
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-quic", rules]

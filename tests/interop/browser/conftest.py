@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from evolve.trial_files import TrialFiles
 from governance.redact.pseudonym import subject_id
@@ -91,13 +91,19 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def playwright() -> Iterator[Playwright]:
+    """The one driver of all tests here: a thread has no second one."""
+    with sync_playwright() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
     path = chromium()
     expect.set_options(timeout=60_000)
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+    opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="package")

@@ -3,18 +3,20 @@
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Playwright
 
-from tests.support.hostile_pages import chromium_path, open_hostile_pages, payloads
+from tests.interop.browser.conftest import chromium
+from tests.support.hostile_pages import open_hostile_pages, payloads
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_nothing_captured_runs_in_a_browser_or_asks_another_host(tmp_path: Path) -> None:
-    chromium = chromium_path()
-    if chromium is None:
-        pytest.skip("chromium is not installed: apt-get install chromium")
+def test_nothing_captured_runs_in_a_browser_or_asks_another_host(
+    tmp_path: Path, playwright: Playwright
+) -> None:
+    path = chromium()
     assert len({*payloads()}) == 500
-    opened = open_hostile_pages(tmp_path / "home", chromium)
+    opened = open_hostile_pages(tmp_path / "home", path, playwright)
     assert (opened.scripts_run, opened.foreign_requests) == (0, 0)
     assert len(opened.pages) == 10
     for page in opened.pages:

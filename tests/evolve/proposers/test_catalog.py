@@ -111,6 +111,22 @@ def test_of_many_who_agree_one_who_does_not_is_outvoted(tmp_path: Path) -> None:
     assert facts(tmp_path, *scripts, other) == ["Gift cards are valid for three years."]
 
 
+def test_facts_that_differ_in_one_word_are_not_put_together(tmp_path: Path) -> None:
+    scripts = [correction(n, "No, a bakery pays trade prices.") for n in (0, 1, 2)]
+    scripts += [correction(n, "No, a school pays trade prices.") for n in (3, 4)]
+    scripts.append(correction(5, "No, a hotel pays trade prices."))
+    told = ["A bakery pays trade prices.", "A school pays trade prices."]
+    assert sorted(facts(tmp_path, *scripts)) == told
+
+
+def test_a_shorter_statement_stands_for_longer_ones_that_agree(tmp_path: Path) -> None:
+    scripts = [
+        correction(0, "No, gift cards are valid for three years here."),
+        correction(1, "No, gift cards are valid for three years."),
+    ]
+    assert facts(tmp_path, *scripts) == ["Gift cards are valid for three years."]
+
+
 def test_errors_that_later_calls_mended_become_a_patch(tmp_path: Path) -> None:
     lake = lake_of_scripts(tmp_path / "lake", mended(0), mended(1))
     (found,) = drawn(lake, "tools")

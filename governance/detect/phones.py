@@ -90,7 +90,11 @@ _TOLD = frozenset(
         "tfno",
         "telemovel",
         "wa",
+        "zap",
         "viber",
+        "voicemail",
+        "handynummer",
+        "festnetznummer",
         "फोन",
         "फ़ोन",
         "मोबाइल",
@@ -128,6 +132,10 @@ _HINTED = frozenset(
         "oddzwonienie",
         "wasap",
         "celu",
+        "numero",
+        "fijo",
+        "fisso",
+        "fixe",
     ]
 )
 """Words that do so when they stand right before it, or for digits in the shape of a number."""
@@ -183,7 +191,7 @@ _DATE = re.compile(r"(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./
 _DECIMAL = re.compile(r"\d+\.\d+\Z")
 _FRACTION = re.compile(r"\.\d{1,2}(?!\d)")
 _HEX_GOES_ON = re.compile(r"-[0-9a-fA-F]*\d")
-_AFTER = ("office", "fax", "mobile", "cell", "desk", "home", "work", "phone", "tel")
+_AFTER = ("erreichbar", "office", "fax", "mobile", "cell", "desk", "home", "work", "phone", "tel")
 _SAID_AFTER = re.compile(rf"\)?[\s\-,(]{{1,3}}(?:{'|'.join(_AFTER)})\b", re.IGNORECASE)
 _AMERICAN = re.compile(r"(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-.])\d{3}[-. ]\d{4}\Z")
 _FEWEST, _MOST = 7, 15

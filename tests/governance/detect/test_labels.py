@@ -22,7 +22,10 @@ LABELLED = (
     ("N° de permis : {}", "13AA00002"), ("Recovery code: {}", "7FQ2-99XK-21AB"), ("Your verification code is {}", "482913"),
     ("OTP: {}", "482913"), ("Zugangscode: {}", "Kx77Qm2"), ("Código de verificación: {}", "482913"), ("Straße: {}", "Ottergrund 14"),
     ("Calle: {}", "Alfarería 31"), ("Katuosoite: {}", "Koivurinne 6"), ("address_line_1: {}", "Ottergrund 14"),
-    ("presso lo studio in {}, Modena", "via Garibaldi 88"),
+    ("presso lo studio in {}, Modena", "via Garibaldi 88"), ("jeg bor på {}, Bergen", "Solbakken 12"),
+    ("mi fijo: {}", "93 418 22 07"), ("unter {} erreichbar", "089/4471 22-0"), ("il mio numero è {}", "333 4471902"),
+    ("meu zap é {}", "11 98447-1902"), ("voicemail from {}", "9175550148"), ("Kundennummer bei der AOK: {}", "M447190221"),
+    ("konto {}", "5000-4471902"), ("card ending 4471, cvv {}", "392"), ("CI {}", "4.471.902-1"),
 )  # fmt: skip
 
 
@@ -78,7 +81,8 @@ def test_a_name_goes_from_quotes_and_behind_whom_one_spoke_with(said: str, name:
         "Conta: 12", "Placa: RTX 4090", "line1: foo 3", "const line1 = 14;", "Targa 911 GTS", "Fall 2026 collection",
         "The access key is stored in Vault", "Database user 'app' not found", "key code: 27 (escape)",
         "security code review: 3 findings", "login key rotation is due", "We filed it under Miscellaneous.",
-        "The order is under review", "children of the Process group are reaped", "On en a parlé avec Orange",
+        "The order is under review", "Konto 4400: Erlöse", "cvv 3.9.2 released", "El precio fijo es 1200 euros",
+ "children of the Process group are reaped", "On en a parlé avec Orange",
         "Wir haben das mit Jira besprochen", "The sisters are coming; Monday is fine",
     ],
 )  # fmt: skip

@@ -219,6 +219,7 @@ def optimize(
             progress=lambda _stage, done, total: advance(done, total),
         )
     if found.document is not None and out is not None:
+        running.note_reading(artifact, "artifact optimize")
         _write(found.document, out)
     if as_json:
         print_json(_optimized(found))

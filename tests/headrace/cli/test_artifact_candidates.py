@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headrace.app.context import AppContext
 from headrace.app.home import Home
 from headrace.cli import run
 from lakehouse.erasure.erase import erase_subject
@@ -170,6 +171,9 @@ def test_what_does_no_better_on_held_out_tasks_is_refused_with_its_interval(
     assert (tried["base"], tried["candidate"]) == (1, 1), "what serves knows it already"
     assert tried["low"] < 0 < tried["high"]
     assert found["exam"]["findings"][0].endswith("failed")
+    entries = AppContext(made.root, debug=False).audit.entries()
+    asked, read = [one for one in entries if "optimize" in f"{one.action} {one.detail}"]
+    assert (asked.action, read.action) == ("artifact.optimize", "content.read")
     assert yaml.safe_load(out.read_text())["spec"]["harness"]["append"] == BETTER
     assert [one.version for one in ArtifactRegistry(made.artifacts, source=Lake.open(str(made.lake))).versions("style")] == ["0001"]  # fmt: skip
     writer.text = f"Another. {KNOWS}"

@@ -14,7 +14,8 @@ from tests.train.lakes import Session, lake_of
 SHOW_CONTENT = {
     "sql", "reveal", "trajectory show", "trajectory export", "trajectory replay", "harness show",
     "harness diff", "approvals show", "evolve explain", "evolve inspect", "artifact show",
-    "artifact diff", "artifact export", "artifact propose", "requests run",
+    "artifact diff", "artifact export", "artifact propose", "artifact optimize",
+    "requests run",
 }  # fmt: skip
 """Commands that print what people or agents said, or was drawn from it: each reading is an audit event."""
 SHOW_NONE = {
@@ -33,7 +34,7 @@ SHOW_NONE = {
     "schedule list", "schedule check", "schedule run", "schedule watch", "schedule history",
     "schedule export", "evolve plan", "evolve run", "evolve history", "evolve approve", "evolve reject",
     "artifact add", "artifact list", "artifact promote", "artifact rollback",
-    "artifact try", "artifact end-trial", "trial begin", "trial list", "trial show",
+    "artifact try", "artifact end-trial", "artifact examine", "trial begin", "trial list", "trial show",
     "trial step", "trial approve", "trial reject", "trial end", "gateway", "gateway run", "gateway probe",
     "gateway inventory", "gateway rotate-spool-key", "govern", "serve", "sql-server", "tap",
     "keys create", "keys limit", "keys rotate", "keys list", "keys revoke",

@@ -1,13 +1,29 @@
-"""Fixtures of the gateway's tests: certificates for a TLS upstream, and a clean start for each test."""
+"""Fixtures of the gateway's tests: providers in clear and over TLS, and a clean start for each test."""
 
 from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.proxy.gateway_process import LISTENER, started
+from tests.support.provider import provider
 from tests.support.tls import Tls, tls
+from tests.support.upstream import Upstream
 
 __all__ = ["Tls", "tls"]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    """Run a provider that answers every dialect, in clear; a module may have another of this name."""
+    with Upstream(provider) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def secure(tls: Tls) -> Iterator[Upstream]:
+    """Run a provider that answers every dialect, over TLS."""
+    with Upstream(provider, tls=tls.context) as server:
+        yield server
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,19 +17,12 @@ from examples.practice.certificate import Certificate, make_certificate
 from proxy.certificate import OwnCertificate
 from proxy.telemetry.counters import Counters
 from tests.proxy.gateway_process import GatewayProcess
-from tests.support.provider import provider
 from tests.support.provider.answer import ANSWER
 from tests.support.upstream import Upstream
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import ExchangeOutcome
 
 ORDER = ["certificate", "certificate_key"]
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(provider) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

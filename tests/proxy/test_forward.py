@@ -19,18 +19,6 @@ from tests.support.upstream import Upstream
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(provider) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def secure(tls: Tls) -> Iterator[Upstream]:
-    with Upstream(provider, tls=tls.context) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def other(tls: Tls) -> Iterator[Upstream]:
     with Upstream(provider, tls=tls.context) as server:
         yield server

@@ -15,17 +15,11 @@ import openai
 import pytest
 
 from tests.proxy.gateway_process import GatewayProcess
-from tests.support.provider import GO_ON, provider
+from tests.support.provider import GO_ON
 from tests.support.provider.answer import ANSWER, Answer
 from tests.support.provider.openai import chat_completion
 from tests.support.upstream import Upstream
 from trajectory.exchange import ExchangeOutcome, Feedback
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(provider) as server:
-        yield server
 
 
 @pytest.fixture(

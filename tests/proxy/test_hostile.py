@@ -11,21 +11,8 @@ from contextlib import suppress
 import pytest
 
 from tests.proxy.gateway_process import LISTENER, GatewayProcess
-from tests.support.provider import provider
 from tests.support.tls import Tls
 from tests.support.upstream import Upstream
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(provider) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def secure(tls: Tls) -> Iterator[Upstream]:
-    with Upstream(provider, tls=tls.context) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

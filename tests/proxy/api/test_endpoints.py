@@ -9,17 +9,10 @@ import httpx
 import pytest
 
 from tests.proxy.gateway_process import GatewayProcess
-from tests.support.provider import provider
 from tests.support.upstream import Upstream
 from trajectory.exchange import Feedback
 
 ITEM = {"session_id": "s-1", "name": "done", "label": "task-end", "source_kind": "env"}
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(provider) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -95,12 +95,6 @@ def test_the_session_is_what_the_client_names() -> None:
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(provider) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def gateway(
     upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:

@@ -119,7 +119,7 @@ def test_a_reviewer_answers_typed_questions_by_keyboard(
     page.get_by_role("link", name="Only the conversation").click()
     expect(page.get_by_role("navigation", name="Pages")).to_have_count(0)
     look(page, "typed-questions")
-    name = page.locator("input[name=trajectory]").get_attribute("value")
+    name = page.locator("input[name=trajectory]").get_attribute("value") or ""
     # The first question has the focus: a space chooses; keys 4 and 8 choose of the others.
     page.keyboard.press("Space")
     press_access_key(page, "4")

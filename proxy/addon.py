@@ -22,6 +22,7 @@ from proxy.mitm.wire import (
     mark_way,
     shape_of_errors,
 )
+from proxy.mitm.wire.websocket import put_instead
 from proxy.recording.websocket import WebSocketCapture
 from proxy.refusals import PROXY_REFUSAL, Refusals
 from proxy.responses import LocalReply, Reason, answer
@@ -290,25 +291,58 @@ class GatewayAddon:
             flow, live, ExchangeOutcome.UPSTREAM_ABORT if there else ExchangeOutcome.CLIENT_ABORT
         )
 
-    def websocket_message(self, flow: http.HTTPFlow) -> None:
+    def websocket_message(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Record a message and let go of it; mitmproxy would keep them all."""
         if flow.websocket is None:
-            return
+            return None
         message = flow.websocket.messages[-1]
-        live = self.live.get(flow.id)
-        if live is not None:
-            meter = None if live.response is None else live.response.meter
-            if meter is not None and not message.from_client:
-                meter.feed(message.content)
-                meter.next_message()
-            if live.capture is not None:
-                if live.conversation is None:
-                    live.conversation = WebSocketCapture(live.capture)
-                live.conversation.message(
-                    message.content, is_text=message.is_text, from_client=message.from_client
-                )
-                live.capture = live.conversation.capture
         del flow.websocket.messages[:-1]
+        live = self.live.get(flow.id)
+        if live is None:
+            return None
+        if live.socket is None:
+            self._record_message(live, message)
+        elif message.from_client:
+            return self._tell(flow, live, message)
+        else:
+            self._record_message(live, message)
+            heard = live.heard_messages(message.content, is_text=message.is_text)
+            put_instead(flow, message, to_client=heard)
+        return None
+
+    async def _tell(
+        self, flow: http.HTTPFlow, live: InFlight, message: websocket.WebSocketMessage
+    ) -> None:
+        """Put surrogates into a client's message, or tell the client why it was not sent."""
+        content = message.content
+        message.dropped = True  # whatever fails, it does not go on as it came
+        told = await live.told_message(content, is_text=message.is_text)
+        if told.content is None:
+            refused = [] if told.refusal is None else [told.refusal]
+            put_instead(flow, message, to_client=refused)
+            return
+        if self.live.get(flow.id) is not live:
+            return
+        if told.asks:
+            live.begin_turn(told)
+        message.content = told.content
+        self._record_message(live, message)
+        put_instead(flow, message, to_server=[told.content])
+
+    @staticmethod
+    def _record_message(live: InFlight, message: websocket.WebSocketMessage) -> None:
+        meter = None if live.response is None else live.response.meter
+        if meter is not None and not message.from_client:
+            meter.feed(message.content)
+            meter.next_message()
+        if live.capture is None:
+            return
+        if live.conversation is None:
+            live.conversation = WebSocketCapture(live.capture)
+        live.conversation.message(
+            message.content, is_text=message.is_text, from_client=message.from_client
+        )
+        live.capture = live.conversation.capture
 
     def tcp_message(self, flow: tcp.TCPFlow) -> None:
         """Let go of what passes through a raw connection; mitmproxy would keep it all."""

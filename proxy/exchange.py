@@ -24,7 +24,13 @@ from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.kept_histories import HistoryOwner
 from proxy.inline.openai import ResponsesRequest
 from proxy.inline.requests import WireRequest
-from proxy.inline.route import PseudonymisedCall, RouteInline, UnpseudonymisedError
+from proxy.inline.route import (
+    PseudonymisedCall,
+    RouteInline,
+    UnpseudonymisedError,
+    is_for_responses,
+)
+from proxy.inline.socket import ResponsesSocket, ToldMessage, refusal
 from proxy.recording.capture import Capture
 from proxy.recording.capture_factory import CaptureFactory
 from proxy.recording.tokens import AddedFields, ask, token_dialect
@@ -76,6 +82,7 @@ class InFlight:
         "plan",
         "reads_whole",
         "response",
+        "socket",
         "started",
         "status",
     )
@@ -123,6 +130,8 @@ class InFlight:
         """It has surrogates."""
         self._subjects: tuple[str, ...] | None = None
         """Whom they name."""
+        self.socket: ResponsesSocket | None = None
+        """Puts surrogates into the messages of the connection that it becomes."""
         self._guard: CallGuard | None = None
         """Judges its tool calls, which nothing has looked at so far."""
         self._waited: ReadRequest | None = None
@@ -214,6 +223,9 @@ class InFlight:
         if self._wire is not None:
             self.reads_whole = True
             self._header(b"accept-encoding", b"identity")
+        if is_for_responses(self.path, value_of(self.fields, b"upgrade") or b""):
+            session = session_of(self.admitted.asked, self.admitted.session)
+            self.socket = ResponsesSocket(inline, self._owner, session)
 
     def _begin_guard(self, guard: CallGuard) -> None:
         """Have the body read whole and judged; what says nothing passes as it streams.
@@ -323,6 +335,47 @@ class InFlight:
             self.capture.request_done()
 
     @property
+    def _owner(self) -> HistoryOwner:
+        client = self.admitted.client
+        return HistoryOwner(client.tenant_id, client.key_id, self.plan.name)
+
+    async def told_message(self, content: bytes, *, is_text: bool) -> ToldMessage:
+        """Return what becomes of a client's message on a connection with surrogates."""
+        assert self.socket is not None  # noqa: S101 - for the type checker
+        try:
+            told = await self.socket.from_client(content, is_text=is_text)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message must not pass
+            self._services.fault("inline", error)
+            told = ToldMessage(None, refusal(Reason.FAULT))
+        return told
+
+    def heard_messages(self, content: bytes, *, is_text: bool) -> list[bytes]:
+        """Return what a client gets for a message of the server."""
+        assert self.socket is not None  # noqa: S101 - for the type checker
+        try:
+            return self.socket.from_server(content, is_text=is_text)
+        except Exception as error:  # noqa: BLE001 - it goes on as its provider wrote it
+            self._services.fault("inline", error)
+            return [content]
+
+    def begin_turn(self, told: ToldMessage) -> None:
+        """End the record of what was said so far, so that the next names whom its surrogates name."""
+        capture, recording = self.capture, self._services.recording
+        before, of_head = self._subjects, None if self._call is None else self._call.subjects
+        self._subjects = told.subjects
+        if of_head is not None:
+            self._subjects = (*of_head, *(told.subjects or ()))
+        if self._subjects == before or capture is None or recording is None:
+            return
+        try:
+            following = recording.again(capture, self.admitted, self._artifacts, self._subjects)
+            capture.end(ExchangeOutcome.COMPLETE)
+        except Exception as error:  # noqa: BLE001 - the call goes on whatever capture does
+            capture.abandon(error)
+            return
+        self.capture, self.conversation = following, None
+
+    @property
     def is_inline(self) -> bool:
         """Whether surrogates are put into the body before anything else is done to it."""
         return self._wire is not None
@@ -338,9 +391,7 @@ class InFlight:
                 read,
                 body,
                 head=head_texts(self.path, self.fields, admitted.asked),
-                owner=HistoryOwner(
-                    admitted.client.tenant_id, admitted.client.key_id, self.plan.name
-                ),
+                owner=self._owner,
                 session=session_of(admitted.asked, admitted.session),
             )
             if self._call is None:

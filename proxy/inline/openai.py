@@ -185,6 +185,18 @@ class ResponsesRequest(WireRequest):
                 yield tools.get(str(item.get("call_id")), ""), item.get("output")
 
 
+class SocketRequest(ResponsesRequest):
+    """A message of a client on a connection for responses; whoever is answered there goes on from it."""
+
+    def _reads(self, value: dict[str, Any]) -> bool:
+        if value.get("type") == "response.create":
+            return super()._reads(value)
+        return isinstance(value.get("type"), str) and "input" not in value
+
+    def is_kept(self) -> bool:
+        return True
+
+
 _LONGEST_QUESTION = 200
 
 

@@ -53,6 +53,12 @@ _NOTHING_SAID = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE"})
 """Methods of requests without a body."""
 
 
+def is_for_responses(path: bytes, upgrade: bytes) -> bool:
+    """Tell whether a connection becomes a WebSocket on which responses are asked for."""
+    bare = path.partition(b"?")[0]
+    return upgrade.lower() == b"websocket" and bare.endswith(ResponsesRequest.ends)
+
+
 class WirePseudonymizer(Protocol):
     """Puts surrogates into requests. It may take long, and is never asked twice at once."""
 
@@ -165,8 +171,9 @@ class RouteInline:
         """
         length = value_of(fields, b"content-length") or b"0"
         chunked = value_of(fields, b"transfer-encoding") is not None
-        upgrade = value_of(fields, b"upgrade") is not None
-        if method in _NOTHING_SAID and length == b"0" and not chunked and not upgrade:
+        upgrade = (value_of(fields, b"upgrade") or b"").lower()
+        can_be_read = not upgrade or is_for_responses(path, upgrade)
+        if method in _NOTHING_SAID and length == b"0" and not chunked and can_be_read:
             return None if head_texts(path, fields, asked) is None else BareRequest
         kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
         encoding = (value_of(fields, b"content-encoding") or b"identity").strip().lower()

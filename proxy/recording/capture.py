@@ -318,10 +318,18 @@ class Capture:
             self._recorder.owe(self.last())
         self.ended = self._closed = True
 
-    def again(self) -> "Capture":
-        """Return a capture that begins now under the same heads: a connection's next turn."""
-        head = partial(records.renewed_head, self.head)
-        following = Capture(self._recorder, head, self.level, self._note, self.terms)
+    def again(self, origin: bytes | None = None) -> "Capture":
+        """Return a capture that begins now under the same heads: a connection's next turn.
+
+        Args:
+            origin: where the turn comes from; None for where this one does.
+        """
+        head = self.head
+        if origin is not None:
+            begin, rest = head[: records.BEGIN_BYTES], head[records.BEGIN_BYTES :]
+            head = begin + records.with_origin(rest, origin)
+        renewed = partial(records.renewed_head, head)
+        following = Capture(self._recorder, renewed, self.level, self._note, self.terms)
         if self._switch is not None:
             following.response_head(_SWITCHING, self._switch)
         return following

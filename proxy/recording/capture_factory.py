@@ -49,6 +49,16 @@ class CaptureFactory:
             capture.prepare()
         return capture
 
+    def again(
+        self,
+        capture: Capture,
+        admitted: AdmittedRequest,
+        artifacts: tuple[str, ...],
+        subjects: tuple[str, ...] | None,
+    ) -> Capture:
+        """Return what records a connection's next turn, with whom its surrogates name."""
+        return capture.again(self._origin(admitted, artifacts, subjects))
+
     def _head(
         self,
         admitted: AdmittedRequest,

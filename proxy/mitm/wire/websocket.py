@@ -5,13 +5,19 @@ gigabytes; so the extension is offered to no upstream and agreed to with no clie
 """
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
+from mitmproxy import http, websocket
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layers.websocket import WebsocketConnection, WebsocketEndHook, WebsocketLayer
+from mitmproxy.proxy.layers.websocket import (
+    WebsocketConnection,
+    WebsocketEndHook,
+    WebsocketLayer,
+    WebsocketMessageHook,
+)
 from wsproto.connection import ConnectionState
-from wsproto.events import CloseConnection
+from wsproto.events import BytesMessage, CloseConnection, TextMessage
 from wsproto.frame_protocol import CloseReason
 
 type Commands = Generator[commands.Command, Any, None]
@@ -19,6 +25,22 @@ type Commands = Generator[commands.Command, Any, None]
 MESSAGE_BYTES = 32 * 1024 * 1024
 """Bytes that a message may have; each of its frames counts as some more."""
 _FRAME_BYTES = 64
+_TO_CLIENT, _TO_SERVER = "headrace_to_client", "headrace_to_server"
+
+
+def put_instead(
+    flow: http.HTTPFlow,
+    message: websocket.WebSocketMessage,
+    *,
+    to_client: Sequence[bytes] = (),
+    to_server: Sequence[bytes] = (),
+) -> None:
+    """Have these messages sent in the place of the latest one, each in one frame.
+
+    The library would cut a message that has another length than before within its characters.
+    """
+    message.dropped = True
+    flow.metadata[_TO_CLIENT], flow.metadata[_TO_SERVER] = to_client, to_server
 
 
 class BoundedRelay(WebsocketLayer):
@@ -34,12 +56,24 @@ class BoundedRelay(WebsocketLayer):
 
     def relay_messages(self, event: events.Event) -> Commands:
         """Relay what came, and look at what is held of a message that has not ended."""
-        yield from super().relay_messages(event)
+        for command in super().relay_messages(event):
+            yield command
+            if isinstance(command, WebsocketMessageHook):
+                yield from self._instead()
         for source in (self.client_ws, self.server_ws):
             held = source.frame_buf
             if sum(map(len, held)) + _FRAME_BYTES * len(held) > MESSAGE_BYTES:
                 yield from self._end(source)
                 return
+
+    def _instead(self) -> Commands:
+        """Send what goes in the place of the message that the hook was told of."""
+        assert self.flow.websocket is not None  # noqa: S101 - for the type checker, as in stock code
+        is_text = self.flow.websocket.messages[-1].is_text
+        for side, name in ((self.server_ws, _TO_SERVER), (self.client_ws, _TO_CLIENT)):
+            for content in self.flow.metadata.pop(name, ()):
+                text = TextMessage(content.decode()) if is_text else BytesMessage(content)
+                yield side.send2(text)
 
     def _end(self, source: WebsocketConnection) -> Commands:
         """Close both sides."""

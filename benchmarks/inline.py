@@ -4,9 +4,11 @@
 
 The provider records what it gets, and says all of it again, whole or in pieces of seven characters. The
 last line is one JSON object: ``planted, reached_provider, restored_share, surrogates_left,
-added_p50_ms_1k, added_p50_ms_32k, sse_gap_ratio, off_changed, off_cpu_ratio``: the last two compare a gateway without
-pseudonymisation with another route of one that has it. Values that redaction at rest does not find either are
-counted apart, as ``unknown_to_detectors``. Times compare two routes of one gateway, in turn.
+added_p50_ms_1k, added_p50_ms_32k, sse_gap_ratio, no_exact_tokens, no_exact_tokens_at_rest, off_changed,
+off_cpu_ratio``. The last two compare a gateway without pseudonymisation with another route of one that has it. Values
+that redaction at rest does not find either are counted apart, as ``unknown_to_detectors``. Times compare two routes of
+one gateway, in turn. ``no_exact_tokens`` is the share of the demo's personal orders that ``grpo_replay`` leaves out for
+that reason once they are in a lake; ``_at_rest`` is that of the same orders on a route without pseudonymisation.
 """
 
 import argparse
@@ -27,14 +29,18 @@ import psutil
 
 from benchmarks.planting import Secret, planted
 from benchmarks.words import everyday_text
+from examples.practice.tasks import make_tasks
 from governance.identifiers import Namer
 from governance.policy import load_bundle
 from governance.redact import RedactionScope, redactor_of
 from governance.redact.trajectory import TrajectoryRedaction
 from headrace.app.inline import InlineSetup
+from lakehouse.lake import Lake
+from tests.headrace.installations import PlantedInstallation
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.echo import echo
 from tests.support.inline import inline_setup
+from tests.support.provider.token_ids import with_token_ids
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
 from trajectory.canonical import canonical_json
 from trajectory.dialects.registry import read_exchange
@@ -282,6 +288,40 @@ def _ok(_: ReceivedRequest) -> Reply:
     return as_json({"choices": []})
 
 
+def without_exact_tokens(folder: Path, seed: int, count: int) -> dict[str, float]:
+    """Return the share of personal orders whose tokens the lake does not have, by route."""
+    bundle = inline_setup(folder / "policy", routes=["wire"], budget_ms=600_000).bundle
+    house = PlantedInstallation(folder / "home", str(bundle))
+    inline = InlineSetup.of(load_bundle(bundle), house.home, house.secrets)
+    orders = [task.prompt for task in make_tasks(seed, "train", count * 9) if task.planted][:count]
+    with Upstream(with_token_ids) as upstream:
+        named = ("wire", "rest")
+        routes = [{"name": n, "upstream": upstream.url, "capture": "tokens"} for n in named]
+        with GatewayProcess(folder / "gateway", {"routes": routes}, inline=inline) as gateway:
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            with httpx.Client(base_url=gateway.url, headers=headers, timeout=600) as client:
+                for number, order in enumerate(orders):
+                    for route in named:
+                        client.post(
+                            f"/{route}/v1/chat/completions",
+                            json={"model": "m", "messages": [{"role": "user", "content": order}]},
+                            headers={"x-headrace-session": f"{route}-{number}"},
+                        )
+            exchanges = gateway.exchanges(len(named) * len(orders))
+    house.govern(*exchanges)
+    rows = Lake.open(str(house.home.lake)).query(
+        "SELECT s.route, avg(CASE WHEN t.step_id IS NULL THEN 1.0 ELSE 0.0 END) AS share, "
+        "count(*) AS steps FROM steps s LEFT JOIN (SELECT tenant_id, step_id FROM tokens "
+        "WHERE token_fidelity IN ('exact', 'pseudonymised_inline') AND prompt_token_ids IS NOT NULL) t "
+        "USING (tenant_id, step_id) GROUP BY s.route"
+    )
+    shares = {one["route"]: one for one in rows.to_pylist()}
+    if {one["steps"] for one in shares.values()} != {len(orders)}:
+        raise RuntimeError(f"{len(orders)} orders were sent, and the lake has {shares}")
+    found = {"no_exact_tokens": "wire", "no_exact_tokens_at_rest": "rest"}
+    return {name: round(float(shares[route]["share"]), 4) for name, route in found.items()}
+
+
 def _person(seed: int) -> Secret:
     return next(one for one, _, _ in planted(seed, 10**6) if one.kind == "email")
 
@@ -318,6 +358,7 @@ def measured(folder: Path, seed: int, count: int, rounds: int) -> dict[str, Any]
                 found["added_p50_ms_1k"] = added(client, 1_000, person, rounds)
                 found["added_p50_ms_32k"] = added(client, 32_000, person, rounds)
                 found["sse_gap_ratio"] = gap_ratio(client, person, max(6, rounds // 20))
+    found |= without_exact_tokens(folder / "lake", seed, min(200, max(24, rounds)))
     return found | cost_when_off(folder, setup, max(4, rounds // 10))
 
 

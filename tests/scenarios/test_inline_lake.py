@@ -1,6 +1,5 @@
 """What surrogates save for training, and erasure: exact tokens of personal calls, and people found again."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -15,31 +14,12 @@ from lakehouse.lake import Lake
 from tests.headrace.installations import PlantedInstallation
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.inline import inline_setup
-from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
+from tests.support.provider.token_ids import with_token_ids
+from tests.support.upstream import Upstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 PEOPLE = [f"{name}@corp.example.org" for name in ("ada", "bo", "cem", "dora", "emil")]
-
-
-def engine(request: ReceivedRequest) -> Reply:
-    """Answer with token ids, each call with an id of its own."""
-    name = hashlib.sha256(request.body).hexdigest()[:12]
-    said = {
-        "index": 0,
-        "finish_reason": "stop",
-        "message": {"role": "assistant", "content": "Two days."},
-    }
-    said |= {
-        "token_ids": [7, 8],
-        "logprobs": {
-            "content": [
-                {"token": one, "logprob": -0.5, "top_logprobs": []} for one in ("Two", " days.")
-            ]
-        },
-    }
-    base = {"id": f"chatcmpl-{name}", "object": "chat.completion", "created": 1, "model": "m"}
-    return as_json({**base, "prompt_token_ids": [1, 2, 3], "choices": [said]})
 
 
 @pytest.mark.parametrize("surrogates", ["token", "realistic"])
@@ -55,7 +35,7 @@ def test_tokens_of_personal_calls_stay_exact_and_a_person_can_be_erased(
     bundle = inline_setup(tmp_path / "policy", **terms).bundle
     house = PlantedInstallation(tmp_path / "home", str(bundle))
     inline = InlineSetup.of(load_bundle(bundle), house.home, house.secrets)
-    with Upstream(engine) as upstream:
+    with Upstream(with_token_ids) as upstream:
         routes = [
             {"name": name, "upstream": upstream.url, "capture": "tokens"}
             for name in ("wire", "raw")

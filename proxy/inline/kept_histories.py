@@ -8,9 +8,9 @@ import hmac
 import json
 import os
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -62,7 +62,7 @@ class HistoryOwner:
 
 
 class KeptHistories:
-    """The file; each call opens it anew, so that any thread and process may."""
+    """The file, which threads and processes share; each thread has a connection of its own."""
 
     def __init__(
         self, path: Path, key: bytes, seconds: float, clock: Callable[[], float] = time.time
@@ -73,6 +73,9 @@ class KeptHistories:
         self._seal = AESGCM(self._key)
         self._seconds = seconds
         self._clock = clock
+        self._own = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
 
     def keep(self, owner: HistoryOwner, response_id: str, history: KeptHistory) -> None:
         """Keep a history under the id of its last response; one that is too long is left out."""
@@ -82,23 +85,22 @@ class KeptHistories:
             return
         nonce = os.urandom(_NONCE_BYTES)
         sealed = nonce + self._seal.encrypt(nonce, raw, name.encode())
-        with self._opened() as file:
-            file.execute("DELETE FROM histories WHERE expires <= ?", (now,))
-            file.execute(
-                "INSERT OR REPLACE INTO histories (name, expires, sealed) VALUES (?, ?, ?)",
-                (name, now + self._seconds, sealed),
-            )
+        file = self._opened()
+        file.execute("DELETE FROM histories WHERE expires <= ?", (now,))
+        file.execute(
+            "INSERT OR REPLACE INTO histories (name, expires, sealed) VALUES (?, ?, ?)",
+            (name, now + self._seconds, sealed),
+        )
 
     def find(self, owner: HistoryOwner, response_id: str) -> KeptHistory | None:
         """Return what is known of a response; None where it is nobody's, another's or too old."""
         if not self._path.exists():
             return None
         name = self._name(owner, response_id)
-        with self._opened() as file:
-            row = file.execute(
-                "SELECT sealed FROM histories WHERE name = ? AND expires > ?",
-                (name, self._clock()),
-            ).fetchone()
+        found = self._opened().execute(
+            "SELECT sealed FROM histories WHERE name = ? AND expires > ?", (name, self._clock())
+        )
+        row = found.fetchone()
         if row is None:
             return None
         nonce, sealed = row[0][:_NONCE_BYTES], row[0][_NONCE_BYTES:]
@@ -112,19 +114,41 @@ class KeptHistories:
         parts = canonical_json([owner.tenant, owner.key_id, owner.route, response_id])
         return blake2b(parts, digest_size=20, key=self._key).hexdigest()
 
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Open the file; each statement stands by itself."""
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            while self._connections:
+                self._connections.pop().close()
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return this thread's connection; each statement stands by itself.
+
+        It stays open, for who closes the last one waits for the disk. A file that was deleted is made anew.
+        """
+        place = self._number()
+        if place is not None and getattr(self._own, "place", None) == place:
+            found: sqlite3.Connection = self._own.connection
+            return found
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self._path, timeout=2.0, isolation_level=None)) as file:
-            self._path.chmod(0o600)
-            file.execute("PRAGMA journal_mode = WAL")
-            file.execute(
-                "PRAGMA synchronous = NORMAL"
-            )  # a crash of the machine may cost the latest
-            file.execute("PRAGMA secure_delete = ON")
-            file.executescript(_SCHEMA)
-            yield file
+        file = sqlite3.connect(
+            self._path, timeout=2.0, isolation_level=None, check_same_thread=False
+        )
+        with self._lock:
+            self._connections.append(file)
+        self._path.chmod(0o600)
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may cost the latest
+        file.execute("PRAGMA secure_delete = ON")
+        file.executescript(_SCHEMA)
+        self._own.place, self._own.connection = self._number(), file
+        return file
+
+    def _number(self) -> int | None:
+        """Return which file it is; None where there is none."""
+        try:
+            return self._path.stat().st_ino
+        except FileNotFoundError:
+            return None
 
 
 def _read(value: dict[str, Any]) -> KeptHistory:

@@ -158,8 +158,10 @@ class RouteInline:
         self._lanes = FairLanes(terms.pseudonymizers)
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Let go of the threads, and of what they read."""
         self._lanes.close()
+        if self._terms.histories is not None:
+            self._terms.histories.close()
 
     def takes(
         self, route: str, method: bytes, path: bytes, fields: RawFields, asked: RawFields

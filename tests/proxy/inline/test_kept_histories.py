@@ -1,7 +1,13 @@
 """Histories of responses that providers keep: for their own client key alone, sealed, and not for long."""
 
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pytest
 
 from proxy.inline.kept_histories import HistoryOwner, KeptHistories, KeptHistory
 
@@ -17,6 +23,24 @@ KEPT = KeptHistory(
 )
 
 
+type Opens = Callable[..., KeptHistories]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opens]:
+    """Open files, and close them in the end."""
+    with ExitStack() as stack:
+
+        def open_(
+            path: Path, key: bytes = b"k" * 32, clock: Callable[[], float] = time.time
+        ) -> KeptHistories:
+            histories = KeptHistories(path, key, 60, clock)
+            stack.callback(histories.close)
+            return histories
+
+        yield open_
+
+
 @dataclass
 class Clock:
     now: float = 0.0
@@ -25,29 +49,29 @@ class Clock:
         return self.now
 
 
-def test_another_process_finds_it_and_nobody_else(tmp_path: Path) -> None:
+def test_another_process_finds_it_and_nobody_else(tmp_path: Path, opened: Opens) -> None:
     path = tmp_path / "state" / "histories.sqlite"
-    KeptHistories(path, b"k" * 32, 60).keep(OWNER, "resp_1", KEPT)
-    again = KeptHistories(path, b"k" * 32, 60)
+    opened(path).keep(OWNER, "resp_1", KEPT)
+    again = opened(path)
     assert again.find(OWNER, "resp_1") == KEPT
     assert again.find(OWNER, "resp_2") is None
     for other in ({"tenant": "b"}, {"key_id": "key-2"}, {"route": "other"}):
         assert again.find(replace(OWNER, **other), "resp_1") is None
-    assert KeptHistories(path, b"x" * 32, 60).find(OWNER, "resp_1") is None
+    assert opened(path, b"x" * 32).find(OWNER, "resp_1") is None
 
 
-def test_nobody_reads_it_from_the_disk(tmp_path: Path) -> None:
+def test_nobody_reads_it_from_the_disk(tmp_path: Path, opened: Opens) -> None:
     path = tmp_path / "histories.sqlite"
-    KeptHistories(path, b"k" * 32, 60).keep(OWNER, "resp_1", KEPT)
+    opened(path).keep(OWNER, "resp_1", KEPT)
     raw = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     for told in (b"ada@example.org", b"EMAIL_", b"resp_1", b"key-1", b"look_up"):
         assert told not in raw
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_it_is_gone_when_its_time_is_over(tmp_path: Path) -> None:
+def test_it_is_gone_when_its_time_is_over(tmp_path: Path, opened: Opens) -> None:
     path, clock = tmp_path / "histories.sqlite", Clock()
-    histories = KeptHistories(path, b"k" * 32, 60, clock)
+    histories = opened(path, clock=clock)
     histories.keep(OWNER, "resp_1", KEPT)
     clock.now = 59
     assert histories.find(OWNER, "resp_1") == KEPT
@@ -63,7 +87,27 @@ def test_it_is_gone_when_its_time_is_over(tmp_path: Path) -> None:
     assert histories.find(OWNER, "resp_3") == KEPT
 
 
-def test_one_without_end_is_not_kept(tmp_path: Path) -> None:
-    histories = KeptHistories(tmp_path / "histories.sqlite", b"k" * 32, 60)
+def test_one_without_end_is_not_kept(tmp_path: Path, opened: Opens) -> None:
+    histories = opened(tmp_path / "histories.sqlite")
     histories.keep(OWNER, "resp_1", replace(KEPT, asked="x" * 2**20))
     assert histories.find(OWNER, "resp_1") is None
+
+
+def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path, opened: Opens) -> None:
+    path = tmp_path / "histories.sqlite"
+    one, other = opened(path), opened(path)
+    one.keep(OWNER, "resp_1", KEPT)
+    assert other.find(OWNER, "resp_1") == KEPT
+    for each in tmp_path.iterdir():
+        each.unlink()
+    assert other.find(OWNER, "resp_1") is None
+    one.keep(OWNER, "resp_2", KEPT)
+    assert other.find(OWNER, "resp_2") == KEPT
+
+
+def test_threads_share_it(tmp_path: Path, opened: Opens) -> None:
+    histories = opened(tmp_path / "histories.sqlite")
+    with ThreadPoolExecutor(4) as threads:
+        names = [f"resp_{number}" for number in range(40)]
+        list(threads.map(lambda name: histories.keep(OWNER, name, KEPT), names))
+        assert list(threads.map(lambda name: histories.find(OWNER, name), names)) == [KEPT] * 40

@@ -354,11 +354,11 @@ UPGRADE = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-versi
 
 
 def test_doors_that_cannot_be_read_are_refused_before_they_open(scene: Scene) -> None:
-    """A WebSocket, and models of AWS with words of their own; AWS's errors have a header of their own."""
+    """Realtime's WebSocket, and models of AWS with words of their own, whose errors have a header too."""
     before = len(scene.upstream.seen)
     headers = {"authorization": f"Bearer {scene.gateway.key}", **UPGRADE}
     headers["sec-websocket-key"] = "dGhlIHNhbXBsZSBub25jZQ=="
-    answer = httpx.get(f"{scene.gateway.url}/model/v1/responses", headers=headers)
+    answer = httpx.get(f"{scene.gateway.url}/model/v1/realtime?model=m", headers=headers)
     assert answer.status_code == 400
     assert "cannot be read" in answer.json()["error"]["message"]
     scene.gateway.exchange()

@@ -20,7 +20,7 @@ test: setup ## Fast tests
 	@$(PY) -m pytest -n auto --dist loadfile $(ARGS)
 
 test-slow: setup ## Slow tests (crash loops, training invariants)
-	@$(PY) -m pytest -m slow -n auto --dist loadfile $(ARGS)
+	@$(PY) -m pytest -m slow -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 explore: setup ## Property tests with new examples; add what they find to the test as @example
 	@$(PY) -m pytest -m hypothesis --hypothesis-profile explore -n auto --dist loadfile $(ARGS)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NAME = "gepa"
 """What a version's manifest names as its proposer."""
-_MOST_STEPS = 1000
+MOST_STEPS = 1000
 """An artefact names no more as its evidence."""
 _ALLOWED = """
 SELECT s.trajectory_id, list(s.step_id ORDER BY s.step_index, s.step_id) AS steps
@@ -110,7 +110,7 @@ def search_tasks(
     settings: EvaluationSettings,
     *,
     tenant: str,
-    most_steps: int = _MOST_STEPS,
+    most_steps: int = MOST_STEPS,
 ) -> SearchTasks:
     """Return the tasks of the train side that a search may read, chosen by the seed.
 

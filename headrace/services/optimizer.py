@@ -80,7 +80,13 @@ def optimize(
         EmptyRunError: too few tasks may be read.
         WorkError: the reflection model did not answer.
     """
-    from evolve.proposers.optimizer import require_gepa, search, search_tasks, texts_of
+    from evolve.proposers.optimizer import (
+        MOST_STEPS,
+        require_gepa,
+        search,
+        search_tasks,
+        texts_of,
+    )
     from headrace.services.changes import artifact_registry
     from headrace.services.exams import examine_content, examined_model, examined_substrate
     from train.errors import EmptyRunError
@@ -105,7 +111,7 @@ def optimize(
         load_items(substrate),
         exam.evaluation.model_copy(update={"tasks": tasks}),
         tenant=spec.tenant,
-        most_steps=1000 - len(spec.evidence),
+        most_steps=MOST_STEPS - len(spec.evidence),
     )
     if len(known.found.tasks) < LEAST:
         why = ", ".join(f"{reason} {count}" for reason, count in known.found.fallen.items())

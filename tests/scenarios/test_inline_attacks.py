@@ -17,13 +17,11 @@ import httpx
 import pytest
 
 from benchmarks.planting import Planter
-from headrace.app.inline import InlineSetup
-from proxy.inline.route import InlineTerms, WirePseudonymizer
 from tests.proxy.gateway_process import GatewayProcess
-from tests.support.inline import inline_setup
+from tests.support.inline import BreakableSetup, inline_setup
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, plain, stream
 from trajectory import realistic_surrogate
-from trajectory.surrogate import FORM, PseudonymisedText
+from trajectory.surrogate import FORM
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -491,31 +489,6 @@ class Provider:
         return reply
 
 
-@dataclass(frozen=True)
-class _Breakable:
-    """What puts surrogates into requests, until a file says that it is broken."""
-
-    inner: WirePseudonymizer
-    broken: Path
-
-    def pseudonymise(self, *arguments: Any, **named: Any) -> PseudonymisedText:
-        if self.broken.exists():
-            raise RuntimeError("broken")
-        return self.inner.pseudonymise(*arguments, **named)
-
-
-@dataclass(frozen=True)
-class _BreakableSetup:
-    setup: InlineSetup
-    broken: Path
-
-    def __call__(self) -> InlineTerms | None:
-        terms = self.setup()
-        assert terms is not None
-        made = tuple(_Breakable(one, self.broken) for one in terms.pseudonymizers)
-        return replace(terms, pseudonymizers=made)
-
-
 @dataclass
 class Scene:
     """A gateway, its provider, and values to plant."""
@@ -569,7 +542,7 @@ def scene(
     provider, broken = Provider(), home / "broken"
     with Upstream(provider) as upstream:
         settings = {"routes": [{"name": "model", "upstream": upstream.url}]}
-        inline = _BreakableSetup(setup, broken)
+        inline = BreakableSetup(setup, broken)
         with GatewayProcess(home / "gateway", settings, inline=inline) as gateway:
             key = {"x-headrace-key": gateway.key}
             with httpx.Client(base_url=gateway.url, headers=key, timeout=300) as client:

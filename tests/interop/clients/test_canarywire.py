@@ -11,20 +11,15 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import yaml
 
-from headrace.app.inline import InlineSetup
-from proxy.inline.route import InlineTerms, WirePseudonymizer
 from tests.proxy.gateway_process import GatewayProcess
-from tests.support.inline import inline_setup
-from trajectory.surrogate import PseudonymisedText
+from tests.support.inline import BreakableSetup, inline_setup
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -39,31 +34,6 @@ def python() -> str:
     command = [ROOT / "scripts" / "test-environment", "canarywire"]
     made = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     return str(ROOT / made.stdout.strip())
-
-
-@dataclass(frozen=True)
-class _Breakable:
-    """What puts surrogates into requests, until a file says that it is broken."""
-
-    inner: WirePseudonymizer
-    broken: Path
-
-    def pseudonymise(self, *arguments: Any, **named: Any) -> PseudonymisedText:
-        if self.broken.exists():
-            raise RuntimeError("broken")
-        return self.inner.pseudonymise(*arguments, **named)
-
-
-@dataclass(frozen=True)
-class _BreakableSetup:
-    setup: InlineSetup
-    broken: Path
-
-    def __call__(self) -> InlineTerms | None:
-        terms = self.setup()
-        assert terms is not None
-        made = tuple(_Breakable(one, self.broken) for one in terms.pseudonymizers)
-        return replace(terms, pseudonymizers=made)
 
 
 @contextmanager
@@ -117,7 +87,7 @@ def test_canarywire_finds_nothing(tmp_path: Path, python: str, surrogates: str) 
     )
     with capture(python, tmp_path) as upstream:
         settings = {"routes": [{"name": "model", "upstream": upstream}]}
-        inline = _BreakableSetup(setup, broken)
+        inline = BreakableSetup(setup, broken)
         with (
             GatewayProcess(tmp_path / "gateway", settings, inline=inline) as gateway,
             keyed(gateway) as target,

@@ -55,6 +55,9 @@ def _media_types() -> frozenset[str]:
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.:/-]{0,79}")
 _OPAQUE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,199}")
+_DRAWN_ID = re.compile(
+    r"(?:call|toolu|srvtoolu|fc|msg|resp|chatcmpl|cmpl|gen)[-_](?!\w*\d{9})[A-Za-z0-9]{20,64}"
+)
 
 
 def finish_reason(value: str | None) -> str | None:
@@ -85,3 +88,11 @@ def reason_word(value: str | None) -> str:
 def looks_like_an_id(value: str) -> bool:
     """Return whether a value has the shape of an identifier; prose, mail and escapes have not."""
     return _OPAQUE_ID.fullmatch(value) is not None
+
+
+def is_drawn_id(value: str) -> bool:
+    """Return whether a value is an id as providers draw them: their prefix, then letters and digits.
+
+    Nine digits in a row may be a number of somebody; such an id is none.
+    """
+    return _DRAWN_ID.fullmatch(value) is not None

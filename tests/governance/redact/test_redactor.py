@@ -412,6 +412,38 @@ def test_all_parts_of_messages() -> None:
     assert clean.report.counts == {"EMAIL_ADDRESS": 9}
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "srvtoolu_MtWPSJGShbQecIZCUCQsaz",  # looks like a surname
+        "chatcmpl-MsAZpLBwTvmXOCBNEVUdVPhV",
+        "chatcmpl-be60f5afccd6a8a90a433e08136c30957957d2a32f9e5ca7",  # holds an IBAN's shape
+    ],
+)
+def test_ids_as_providers_draw_them_stay(drawn: str) -> None:
+    said = Message("assistant", (ToolCallPart(drawn, "f", {}),))
+    (clean,) = redactor().redact_messages([said], scope=SCOPE)
+    assert clean.message == said
+    assert redactor().redact_text(drawn, scope=SCOPE, path="/response_id").text == drawn
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "call_jo.frame@corp-mail.com",
+        "call-DE89370400440532013000",
+        "zorvana.quib@example.com",
+    ],
+)
+def test_ids_that_somebody_wrote_are_looked_into(written: str) -> None:
+    (clean,) = redactor().redact_messages(
+        [Message("assistant", (ToolCallPart(written, "f", {}),))], scope=SCOPE
+    )
+    (part,) = clean.message.parts
+    assert isinstance(part, ToolCallPart)
+    assert part.call_id != written
+
+
 def test_call_ids_and_tool_names_stay() -> None:
     message = Message("assistant", (ToolCallPart("call_Ab12Cd34Ef56Gh78", "get_quote", {"n": 3}),))
     (clean,) = redactor().redact_messages([message], scope=SCOPE)

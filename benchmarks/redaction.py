@@ -265,13 +265,15 @@ def leaks(redactor: Redactor, seed: int, count: int) -> Counter[str]:
     return left
 
 
-def worst(build: Callable[[], Redactor], texts: Mapping[str, str]) -> tuple[float, str]:
+def worst(
+    build: Callable[[], Redactor], texts: Mapping[str, str], rounds: int = _ROUNDS
+) -> tuple[float, str]:
     """Return the most CPU milliseconds per (begun) kilobyte of any hostile text, and its name.
 
     What else a machine does only adds, some of it for seconds: the dearest texts are measured again
     and again, each time by a redactor that has not seen them, and the least of a text's times counts.
     """
-    redactors = [build() for _ in range(_ROUNDS)]  # none is freed before the end: see apart
+    redactors = [build() for _ in range(rounds)]  # none is freed before the end: see apart
     settle()  # as the governor does
     costs = {name: _cost(redactors[0], name, text) for name, text in texts.items()}
     for redactor in redactors[1:]:
@@ -282,12 +284,15 @@ def worst(build: Callable[[], Redactor], texts: Mapping[str, str]) -> tuple[floa
     return costs[name], name
 
 
-def worst_by_default(model: str | None, seed: int, size: int) -> tuple[float, str]:
-    """Return :func:`worst` by a policy that says nothing, over texts that are drawn as well."""
-    more = (*drawn(seed, size), *tried(seed, 2 * size))
+def worst_by_default(
+    model: str | None, more: Mapping[str, str], rounds: int = _ROUNDS
+) -> tuple[float, str]:
+    """Return :func:`worst` by a policy that says nothing, over some more texts."""
     spec = RedactionSpec(names=NamesSpec(model=model))
     return worst(
-        lambda: build_redactor(spec, pseudonym_key=KEY), {**HOSTILE, **dict(dense()), **dict(more)}
+        lambda: build_redactor(spec, pseudonym_key=KEY),
+        {**HOSTILE, **dict(dense()), **more},
+        rounds,
     )
 
 
@@ -359,8 +364,11 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     say(f"in source: found {dict(source.found)}, of these false {dict(source.false)}")
     out["false_per_100k"] = source.rate(source.false)
     out["found_per_100k"] = source.rate(source.found)
-    size = 60 if quick else 1_000
-    cost, name = apart(worst_by_default, options.model, options.seed, size)
+    if quick:
+        cost, name = apart(worst_by_default, options.model, {}, 2)
+    else:
+        more = (*drawn(options.seed, 1_000), *tried(options.seed, 2_000))
+        cost, name = apart(worst_by_default, options.model, dict(more))
     out["worst_ms_per_kb"], out["worst_input"] = round(cost, 2), name
     shipped = sorted(Path(policies.__file__).parent.glob("*/redaction.yaml"))
     out["worst_by_policy"] = {}

@@ -15,8 +15,16 @@ from proxy.clients.credentials import RawFields
 from proxy.clients.limits import session_of
 from proxy.clients.usage import UsageMeter, costs, is_estimable
 from proxy.exchange_response import ResponseInFlight
-from proxy.guard.answers import comment, denial, progress, takes_events
+from proxy.guard.answers import (
+    answer_taken,
+    comment,
+    denial,
+    message_event,
+    progress,
+    takes_events,
+)
 from proxy.guard.calls import ReadRequest, UnreadableCallError
+from proxy.guard.elicitation import SESSION_HEADER, ClientUser, McpSession
 from proxy.guard.route import CallGuard, Waiting
 from proxy.guard.rules import Ruling
 from proxy.heads import value_of, with_header
@@ -42,6 +50,7 @@ from proxy.routes.shadow import ShadowedCall
 from proxy.routes.upstream_request import END_USER, RewrittenHeaders, rewrite_trailers
 from proxy.services import Services
 from proxy.telemetry.spans import SpanExporter
+from trajectory.canonical import JsonObject
 from trajectory.exchange import ExchangeOutcome
 
 _log = logging.getLogger(__name__)
@@ -57,6 +66,7 @@ class InFlight:
     __slots__ = (
         "_artifacts",
         "_call",
+        "_can_elicit",
         "_connected",
         "_dialect",
         "_guard",
@@ -134,6 +144,8 @@ class InFlight:
         """Puts surrogates into the messages of the connection that it becomes."""
         self._guard: CallGuard | None = None
         """Judges its tool calls, which nothing has looked at so far."""
+        self._can_elicit = False
+        """It begins a session whose client can ask its user."""
         self._waited: ReadRequest | None = None
         """Its answer has begun as a stream of events, because it waits for a person."""
         self._connected = False
@@ -450,12 +462,23 @@ class InFlight:
         services, admitted, route = self._services, self.admitted, self.plan.name
         key_id = admitted.client.key_id
         step_id = "" if self.capture is None else self.capture.exchange.hex()
+        session = self._mcp_session(admitted.asked)
+        if read.answered is not None:
+            reply = answer_taken(is_known=await guard.take_answer(read.answered, session))
+            self._answered(body, reply)
+            return reply
+        self._can_elicit = read.can_elicit
         decisions = guard.judge(route, read, key_id)
         if any(one.ruling is Ruling.HOLD for one in decisions):
+            says = send if read.is_rpc and takes_events(admitted.asked) else None
 
             def tell(count: int) -> None:
-                if send is not None and read.is_rpc and takes_events(admitted.asked):
-                    self._wait_in_stream(read, count, send)
+                if says is not None:
+                    self._wait_in_stream(read, count, says)
+
+            def put(question: JsonObject) -> None:
+                if says is not None:
+                    says(message_event(question))
 
             decisions = await guard.ask(
                 route,
@@ -463,7 +486,7 @@ class InFlight:
                 decisions,
                 key_id=key_id,
                 step_id=step_id,
-                waiting=Waiting(tell, gone),
+                waiting=Waiting(tell, gone, ClientUser(session, put) if says else None),
             )
             if gone():
                 return answer(Reason.FAULT, admitted.shape)  # nobody hears it
@@ -474,6 +497,12 @@ class InFlight:
         reply = denial(read, texts, admitted.shape)
         self._answered(body, reply)
         return reply
+
+    def _mcp_session(self, fields: RawFields) -> McpSession:
+        client, name = self.admitted.client, value_of(fields, SESSION_HEADER) or b""
+        return McpSession(
+            client.tenant_id, client.key_id, self.plan.name, name.decode("latin-1").strip()
+        )
 
     def _wait_in_stream(self, read: ReadRequest, count: int, send: Callable[[bytes], None]) -> None:
         """Tell a client that its call waits, as often as it must be told."""
@@ -635,6 +664,11 @@ class InFlight:
     def begin_response(self, status: int, fields: RawFields) -> ResponseInFlight:
         """Take the head of the response; what is returned says how it passes."""
         self.status, self.answered_at = status, time.monotonic()
+        if self._can_elicit and self._guard is not None and status == 200:
+            try:
+                self._guard.remember(self._mcp_session(fields))
+            except Exception as error:  # noqa: BLE001 - the call goes on, and operators decide
+                self._services.fault("guard", error)
         self.response = ResponseInFlight(
             self._services,
             self.admitted,

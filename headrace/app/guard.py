@@ -14,7 +14,7 @@ from proxy.config import Route, Upstream
 from proxy.guard.approvals import Approvals
 from proxy.guard.conditions import fits
 from proxy.guard.document import ALL, Action, rules_of
-from proxy.guard.operators import OperatorTerms
+from proxy.guard.operators import Audit, OperatorTerms
 from proxy.guard.route import GuardTerms, RouteRules
 from proxy.guard.rules import ActionRules
 from trajectory.canonical import JsonObject, content_hash
@@ -112,13 +112,16 @@ class GuardSetup:
         if not rules and not answers:
             return None
         approvals = Approvals(self.approvals, self.approvals_key)
-        log = AuditLog(self.audit, self.audit_key)
-
-        def audit(actor: str, action: str, subject: str, detail: JsonObject) -> None:
-            log.append(actor=actor, action=action, subject=subject, detail=detail)
-
+        audit = _audit(AuditLog(self.audit, self.audit_key))
         operators = OperatorTerms(self.credential, audit)
-        return GuardTerms(rules, approvals, self.content_hash, answers, operators)
+        return GuardTerms(rules, approvals, self.content_hash, answers, operators, audit)
+
+
+def _audit(log: AuditLog) -> Audit:
+    def audit(actor: str, action: str, subject: str, detail: JsonObject) -> None:
+        log.append(actor=actor, action=action, subject=subject, detail=detail)
+
+    return audit
 
 
 def tap_terms(folder: Path, name: str, home: Home, secrets: Secrets) -> GuardTerms | None:
@@ -132,7 +135,8 @@ def tap_terms(folder: Path, name: str, home: Home, secrets: Secrets) -> GuardTer
     if rules is None:
         return None
     approvals = approvals_of(home, secrets)
-    return GuardTerms({name: RouteRules(rules)}, approvals, hash_of(documents))
+    audit = _audit(AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit")))
+    return GuardTerms({name: RouteRules(rules)}, approvals, hash_of(documents), audit=audit)
 
 
 def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:

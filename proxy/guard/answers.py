@@ -47,6 +47,13 @@ def denial(read: ReadRequest, texts: Mapping[int, str], shape: Shape) -> LocalRe
     return json_reply(200, listed if read.is_batch else messages[0])
 
 
+def answer_taken(*, is_known: bool) -> LocalReply:
+    """Return what a client hears of its answer to a question of the gateway's."""
+    if is_known:
+        return LocalReply(202, ((b"content-length", b"0"),), b"")
+    return json_reply(400, _error(None, "Headrace: this session was not asked that."))
+
+
 def _denials(read: ReadRequest, texts: Mapping[int, str]) -> list[JsonObject]:
     by_id: dict[str, str] = {}
     for number, call in enumerate(read.calls):
@@ -75,9 +82,14 @@ def comment(text: str) -> bytes:
     return b": " + text.encode() + b"\n\n"
 
 
+def message_event(message: JsonValue) -> bytes:
+    """Return a message of JSON-RPC as an event."""
+    return _event(json.dumps(message).encode())
+
+
 def progress(token: JsonValue, number: int, text: str) -> bytes:
     """Return the event that tells a client how far its call is."""
-    return _event(json.dumps(progress_message(token, number, text)).encode())
+    return message_event(progress_message(token, number, text))
 
 
 def progress_message(token: JsonValue, number: int, text: str) -> JsonObject:
@@ -89,9 +101,7 @@ def progress_message(token: JsonValue, number: int, text: str) -> JsonObject:
 def as_events(reply: LocalReply) -> bytes:
     """Return an answer of the gateway's own as events of a stream that has begun."""
     said = json.loads(reply.body) if reply.body else []
-    return b"".join(
-        _event(json.dumps(one).encode()) for one in (said if isinstance(said, list) else [said])
-    )
+    return b"".join(map(message_event, said if isinstance(said, list) else [said]))
 
 
 def _event(data: bytes) -> bytes:
@@ -127,6 +137,5 @@ class StreamedAnswer:
             return b""
         text = f"Headrace: the server answered with status {self._status}."
         return b"".join(
-            _event(json.dumps(_error(request_id, text)).encode())
-            for request_id, _ in self._read.answers
+            message_event(_error(request_id, text)) for request_id, _ in self._read.answers
         )

@@ -40,6 +40,8 @@ _NONCE_BYTES = 12
 _GRANT_SECONDS = 600.0
 """For so long an answer stays good when nobody waits for it any more; a denial, too."""
 _KEPT_SECONDS = 30 * 86400.0
+BY_CLIENT = "client:"
+"""Who decided, where that is the user of a client; its key's id follows."""
 STATUSES = ("pending", "approved", "used", "denied", "expired")
 
 
@@ -63,6 +65,11 @@ class Approval:
     decided_by: str | None
     reason: str | None
 
+    @property
+    def is_by_client(self) -> bool:
+        """Whether the user of a client decided it."""
+        return (self.decided_by or "").startswith(BY_CLIENT)
+
 
 class Approvals:
     """The file; each call opens it anew, so that any thread and process may."""
@@ -76,10 +83,28 @@ class Approvals:
         self._clock = clock
 
     def ask(
-        self, call: RequestedCall, rule: ActionRule, *, key_id: str, route: str, step_id: str
+        self,
+        call: RequestedCall,
+        rule: ActionRule,
+        *,
+        key_id: str,
+        route: str,
+        step_id: str,
+        session: str = "",
     ) -> Approval:
-        """Return the row of a held call: the one that the same call has already, or a new one."""
-        name = self._fingerprint(call, key_id, route)
+        """Return the row of a held call: the one that the same call has already, or a new one.
+
+        Args:
+            call: that waits.
+            rule: that holds it.
+            key_id: of its client.
+            route: that it takes.
+            step_id: that it is.
+            session: of the client whose user may answer; the answer is good for no other.
+        """
+        name = self.fingerprint(
+            [call.tenant, key_id, route, call.tool, call.arguments, *([session] if session else [])]
+        )
         now = self._clock()
         with self.writing() as file:
             self._expire(file, now)
@@ -104,9 +129,6 @@ class Approvals:
                 ),
             )
         return self.get(approval_id)
-
-    def _fingerprint(self, call: RequestedCall, key_id: str, route: str) -> str:
-        return self.fingerprint([call.tenant, key_id, route, call.tool, call.arguments])
 
     def fingerprint(self, parts: JsonValue) -> str:
         """Return the keyed hash by which a row is found again."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from proxy.clients.credentials import RawFields
+from proxy.guard.elicitation import ElicitedAnswer, declares_elicitation, elicited_answer
 from proxy.guard.rules import RequestedCall, is_sound_name
 from proxy.guard.strict_json import AmbiguousJsonError, folded, parse_strictly
 from proxy.heads import value_of
@@ -61,6 +62,10 @@ class ReadRequest(NamedTuple):
     """Id and method of every JSON-RPC request in it, calls or not."""
     is_batch: bool = False
     is_rpc: bool = True
+    answered: ElicitedAnswer | None = None
+    """What it answers the gateway; such a request is for nobody else."""
+    can_elicit: bool = False
+    """It begins a session whose client can ask its user."""
 
 
 NOTHING = ReadRequest(())
@@ -131,12 +136,18 @@ def _read_rpc(value: JsonValue, caller: RequestedCall) -> ReadRequest:
         raise UnreadableCallError("no messages, or too many")
     calls: list[ReadCall] = []
     answers: list[tuple[JsonValue, str]] = []
+    can_elicit = False
     for message in messages:
         given = _object(message)
         _check_keys(given, _ENVELOPE)
         method = given.get("method")
         if method is None and ("result" in given or "error" in given):
-            continue  # what a client answers its server
+            answered = elicited_answer(given)
+            if answered is None:
+                continue  # what a client answers its server
+            if isinstance(value, list):
+                raise UnreadableCallError("an answer to the gateway within a batch")
+            return ReadRequest((), answered=answered)
         if not isinstance(method, str):
             raise UnreadableCallError("a message without a method")
         request_id = given.get("id")
@@ -144,11 +155,14 @@ def _read_rpc(value: JsonValue, caller: RequestedCall) -> ReadRequest:
             raise UnreadableCallError("an id that is none")
         if "id" in given:
             answers.append((request_id, method))
+        if method == "initialize":
+            can_elicit = declares_elicitation(given.get("params"))
         call = _rpc_call(method, given.get("params"), caller)
         if call is not None:
             token = _progress_token(given.get("params"))
             calls.append(ReadCall(call, method, request_id, token))
-    return ReadRequest(tuple(calls), tuple(answers), isinstance(value, list))
+    is_batch = isinstance(value, list)
+    return ReadRequest(tuple(calls), tuple(answers), is_batch, can_elicit=can_elicit)
 
 
 def _rpc_call(method: str, params: JsonValue, caller: RequestedCall) -> RequestedCall | None:

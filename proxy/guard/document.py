@@ -11,6 +11,7 @@ from proxy.guard.rules import (
     STRICTEST,
     ActionRule,
     ActionRules,
+    Approver,
     CallBudget,
     Ruling,
     Severity,
@@ -147,11 +148,24 @@ class RuleSpec(StrictModel):
     wait_seconds: float = Field(
         default=300, ge=1, le=86_400, description="How long a held call waits for a person."
     )
+    approver: Approver = Field(
+        default=Approver.OPERATOR,
+        description=(
+            "Who decides a held call; `client`: the user of the MCP client may, by `elicitation/create`, "
+            "and an operator still can."
+        ),
+    )
 
     @model_validator(mode="after")
     def _budget_belongs_to_limit(self) -> Self:
         if (self.budget is not None) is not (self.decision is Ruling.LIMIT):
             raise ValueError("limit has a budget, and nothing else has")
+        return self
+
+    @model_validator(mode="after")
+    def _approver_belongs_to_hold(self) -> Self:
+        if self.approver is Approver.CLIENT and self.decision is not Ruling.HOLD:
+            raise ValueError("approver: client is for calls that are held; nobody decides others")
         return self
 
     def rule(self) -> ActionRule:
@@ -173,6 +187,7 @@ class RuleSpec(StrictModel):
             environments=match.environments,
             budget=budget,
             seconds=self.wait_seconds,
+            approver=self.approver,
         )
 
 

@@ -9,19 +9,22 @@ from typing import NamedTuple
 
 from proxy.clients.credentials import RawFields
 from proxy.clients.shared_counters import SharedCounters
-from proxy.guard.approvals import Approval, Approvals
+from proxy.guard.approvals import BY_CLIENT, Approval, Approvals
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
 from proxy.guard.denied_calls import DeniedCall, DeniedCalls
-from proxy.guard.operators import OperatorTerms
+from proxy.guard.elicitation import ClientUser, Elicitations, ElicitedAnswer, McpSession
+from proxy.guard.operators import Audit, OperatorTerms
 from proxy.guard.rules import (
     ActionRule,
     ActionRules,
+    Approver,
     RequestedCall,
     Ruling,
 )
 from proxy.telemetry.counters import Counters
 from trajectory.canonical import JsonObject
 from trajectory.dialects.operations import Operation
+from trajectory.errors import ConfigurationError
 from trajectory.exchange import ASKED_BY, ClientIdentity
 
 _LOOK_SECONDS = 0.25
@@ -51,6 +54,8 @@ class GuardTerms:
     """What is guarded of models' answers, by route."""
     operators: OperatorTerms | None = None
     """Who may approve over HTTP; None where nobody may."""
+    audit: Audit | None = None
+    """Takes what users of clients decide; None where nobody wants to know."""
 
 
 class CallDecision(NamedTuple):
@@ -94,6 +99,8 @@ class Waiting(NamedTuple):
     tell: Callable[[int], None]
     """Called at once and every ten seconds, with how often."""
     gone: Callable[[], bool]
+    user: ClientUser | None = None
+    """Who may be asked at the client; None where nobody may."""
 
 
 class CallGuard:
@@ -106,6 +113,7 @@ class CallGuard:
         self._waiters: dict[str, list[asyncio.Event]] = {}
         self._poller: asyncio.Task[None] | None = None
         self._denied = DeniedCalls(terms.approvals)
+        self._elicitations = Elicitations(terms.approvals)
 
     def guards(self, route: str) -> bool:
         """Tell whether a route is guarded."""
@@ -271,13 +279,26 @@ class CallGuard:
         """Return the row of a call once it is used, denied or expired; or its client has gone."""
         approvals, told = self._terms.approvals, 0
         deadline = time.monotonic() + rule.seconds
+        user = await self._user(rule, waiting)
+        asked: str | None = None
         while True:
             row = await asyncio.to_thread(
-                approvals.ask, call, rule, key_id=key_id, route=route, step_id=step_id
+                approvals.ask,
+                call,
+                rule,
+                key_id=key_id,
+                route=route,
+                step_id=step_id,
+                session="" if user is None else user.session.name,
             )
             while row.status == "pending" and time.monotonic() < deadline and not waiting.gone():
                 waiting.tell(told)
                 told += 1
+                if user is not None and asked != row.approval_id:
+                    asked = row.approval_id
+                    question = self._elicitations.question(row, call, user.session)
+                    if question is not None:
+                        user.put(question)
                 until = min(KEEP_ALIVE_SECONDS, max(0.0, deadline - time.monotonic()))
                 row = await self._changed(row, until, waiting.gone)
             if row.status == "approved" and not waiting.gone():
@@ -286,6 +307,54 @@ class CallGuard:
                 continue  # another call like it was faster
             if row.status != "used" or waiting.gone() or time.monotonic() >= deadline:
                 return row
+
+    # Users of MCP clients.
+
+    async def _user(self, rule: ActionRule, waiting: Waiting) -> ClientUser | None:
+        """Return who may decide at the client; None where the rule or the client says nobody."""
+        user = waiting.user
+        if rule.approver is not Approver.CLIENT or user is None or not user.session.name:
+            return None
+        can_ask = await asyncio.to_thread(self._elicitations.can_ask, user.session)
+        return user if can_ask else None
+
+    def remember(self, session: McpSession) -> None:
+        """Note that a session's client can ask its user, where a rule would have it asked."""
+        rules = self._terms.routes[session.route].rules.rules
+        if session.name and any(rule.approver is Approver.CLIENT for rule in rules):
+            self._elicitations.remember(session)
+
+    async def take_answer(self, answer: ElicitedAnswer, session: McpSession) -> bool:
+        """Let a client's user decide a call that waits; False where this session was not asked."""
+        approvals, route = self._terms.approvals, session.route
+        approval_id = self._elicitations.approval_of(answer.question_id, session)
+        if approval_id is None:
+            self._counters.guard[route, "answer_refused"] += 1
+            return False
+        if answer.approves is None:
+            return True  # an operator may still answer
+        who = f"{BY_CLIENT}{session.key_id}"
+        try:
+            row = await asyncio.to_thread(approvals.get, approval_id)
+            if not self._lets_clients_decide(route, row.rule):
+                self._counters.guard[route, "answer_refused"] += 1
+                return False
+            row = await asyncio.to_thread(
+                approvals.decide, approval_id, approve=answer.approves, who=who
+            )
+        except ConfigurationError:
+            return True  # somebody was faster, or time is up: the call has its answer
+        if self._terms.audit is not None:
+            detail: JsonObject = {"rule": row.rule, "route": route, "tenant_id": row.tenant}
+            await asyncio.to_thread(
+                self._terms.audit, who, f"approval.{row.status}", approval_id, detail
+            )
+        return True
+
+    def _lets_clients_decide(self, route: str, name: str) -> bool:
+        """Tell whether the rules of today do; they may have changed since the question."""
+        named = [one for one in self._terms.routes[route].rules.rules if one.name == name]
+        return bool(named) and all(one.approver is Approver.CLIENT for one in named)
 
     async def _changed(self, row: Approval, seconds: float, gone: Callable[[], bool]) -> Approval:
         """Return a row once it has changed, or after some time."""
@@ -347,13 +416,14 @@ class CallGuard:
 
 def _answer_of(approval: Approval, step_id: str, number: int) -> tuple[str, JsonObject]:
     """Return the signal that a person's answer is, or their silence."""
-    answered = approval.decided_by is not None
+    answered, by_client = approval.decided_by is not None, approval.is_by_client
+    asked = "approvals:client" if by_client else "approvals"
     said: JsonObject = {
         "name": "approval",
         "value": float(approval.status in ("approved", "used")),
         "label": "approved" if approval.status == "used" else approval.status,
         "source_kind": "human_explicit" if answered else "rule",
-        "source": "approvals" if answered else "action:time-is-up",
+        "source": asked if answered else "action:time-is-up",
     }
     if approval.reason:
         said["rationale"] = approval.reason

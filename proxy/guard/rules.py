@@ -54,6 +54,14 @@ class Severity(StrEnum):
         return (list(Severity).index(self) + 1) / 4
 
 
+class Approver(StrEnum):
+    """Who may decide a held call."""
+
+    OPERATOR = "operator"
+    CLIENT = "client"
+    """The user of the MCP client that waits, and an operator."""
+
+
 class RequestedCall(NamedTuple):
     """A tool call as it would reach its server."""
 
@@ -96,6 +104,7 @@ class ActionRule:
     budget: CallBudget | None = None
     seconds: float = 300.0
     """How long a held call waits for a person."""
+    approver: Approver = Approver.OPERATOR
 
     def matches(self, call: RequestedCall, effects: frozenset[SideEffect]) -> bool:
         """Tell whether it is about a call; ``effects`` are all that the tool may have."""
@@ -131,6 +140,12 @@ class CallJudgement(NamedTuple):
     watched: tuple[ActionRule, ...] = ()
     """Rules on trial that matched."""
 
+    @property
+    def strictness(self) -> tuple[int, bool]:
+        """By which the strictest comes first: a person who is no operator decides less strictly."""
+        by_client = self.rule is not None and self.rule.approver is Approver.CLIENT
+        return STRICTEST.index(self.ruling), by_client
+
 
 @dataclass(frozen=True, slots=True)
 class ActionRules:
@@ -151,7 +166,7 @@ class ActionRules:
         for inner in _inner_calls(call):
             met = self._judge(inner, self._said_of(inner.tool) or effects)
             watched = tuple(dict.fromkeys((*found.watched, *met.watched)))
-            stricter = STRICTEST.index(met.ruling) < STRICTEST.index(found.ruling)
+            stricter = met.strictness < found.strictness
             # What no rule is about is the outer call's affair: data may look like a call.
             found = (met if stricter and met.rule else found)._replace(watched=watched)
         return found
@@ -159,11 +174,13 @@ class ActionRules:
     def _judge(self, call: RequestedCall, effects: frozenset[SideEffect]) -> CallJudgement:
         met = [rule for rule in self.rules if rule.matches(call, effects)]
         watched = tuple(rule for rule in met if rule.ruling is Ruling.DRY_RUN)
-        for ruling in STRICTEST:
-            for rule in met:
-                if rule.ruling is ruling:
-                    return CallJudgement(ruling, rule, watched)
-        return CallJudgement(self.otherwise, None, watched)
+        deciding = (
+            CallJudgement(one.ruling, one, watched)
+            for one in met
+            if one.ruling is not Ruling.DRY_RUN
+        )
+        otherwise = CallJudgement(self.otherwise, None, watched)
+        return min(deciding, key=lambda one: one.strictness, default=otherwise)
 
     def effects_of(self, call: RequestedCall) -> frozenset[SideEffect]:
         """Return all that a tool may leave behind, by the name it has for lenient receivers."""

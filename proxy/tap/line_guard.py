@@ -7,6 +7,7 @@ said to a client in the middle of its server's line.
 import asyncio
 import json
 import os
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from proxy.guard.answers import denial, progress_message
 from proxy.guard.calls import ReadRequest, UnreadableCallError
+from proxy.guard.elicitation import ClientUser, ElicitedAnswer, McpSession
 from proxy.guard.route import CallDecision, CallGuard, Waiting
 from proxy.guard.rules import Ruling
 from proxy.tap.messages import LINE_BYTES
@@ -100,6 +102,9 @@ class LineGuard:
         self._guard = guard
         self._name = name
         self._client = client
+        # An answer is good for this run alone.
+        run = secrets.token_hex(12)
+        self._session = McpSession(client.tenant_id, client.key_id, name, run)
         self._counters = counters
         self._listener = listener
         self._pending = bytearray()
@@ -178,12 +183,18 @@ class LineGuard:
         read = self._guard.read(self._name, b"POST", b"/mcp", (), body, self._client)
         if read is not None:
             self._note_cancelled(content)
+        if read is not None and read.answered is not None:
+            work = self._take_answer(read.answered)
+            asyncio.run_coroutine_threadsafe(work, self._loop)
+            return False
+        if read is not None and read.can_elicit:
+            self._guard.remember(self._session)
         if read is None or not read.calls:
             return True
         decisions = self._guard.judge(self._name, read, self._client.key_id)
         if any(one.ruling is Ruling.HOLD for one in decisions):
-            work = self._wait(line, content, read, decisions, step_id)
-            asyncio.run_coroutine_threadsafe(work, self._loop)
+            waits = self._wait(line, content, read, decisions, step_id)
+            asyncio.run_coroutine_threadsafe(waits, self._loop)
             return False
         return self._settle(read, decisions, step_id)
 
@@ -215,6 +226,9 @@ class LineGuard:
             for token in tokens.values():
                 self._say(json.dumps(progress_message(token, count, _WAITS)).encode())
 
+        def put(question: JsonObject) -> None:
+            self._say(json.dumps(question).encode())
+
         try:
             settled = await self._guard.ask(
                 self._name,
@@ -222,7 +236,7 @@ class LineGuard:
                 decisions,
                 key_id=self._client.key_id,
                 step_id=step_id,
-                waiting=Waiting(tell, gone),
+                waiting=Waiting(tell, gone, ClientUser(self._session, put)),
             )
             if gone():
                 self._cancelled -= ids
@@ -232,6 +246,13 @@ class LineGuard:
         except Exception:  # noqa: BLE001 - whatever it is, the calls must not pass
             self._counters.faults += 1
             self._refuse(content, _FAULT)
+
+    async def _take_answer(self, answer: ElicitedAnswer) -> None:
+        """Let the client's user decide; the line is for nobody else."""
+        try:
+            await self._guard.take_answer(answer, self._session)
+        except Exception:  # noqa: BLE001 - nothing is decided, and the call waits on
+            self._counters.faults += 1
 
     def _note_cancelled(self, content: bytes) -> None:
         value = json.loads(content)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.types import ElicitRequestParams, ElicitResult
 
 from governance.policy.bundle import SHIPPED
 from proxy.spool import Cursor, SpoolReader
@@ -28,6 +29,7 @@ spec:
   rules:
     - {name: sums, match: {tools: add, arguments: [{path: $.a, above: 100}]}, decision: deny, reason: Too large.}
     - {name: naps, match: {tools: sleep}, decision: hold, wait_seconds: 120}
+    - {name: mine, match: {tools: add, arguments: [{path: $.b, above: 100}]}, decision: hold, approver: client}
     - {name: looks, match: {tools: environment}, decision: dry-run}
 """
 
@@ -57,6 +59,33 @@ def approve(home: TappedHome) -> None:
     while not (waiting := headrace(home, "approvals", "list")):
         time.sleep(0.1)
     headrace(home, "approvals", "approve", waiting[0]["approval"])
+
+
+async def accept(context: Any, params: ElicitRequestParams) -> ElicitResult:
+    """Accept whatever is asked about 101."""
+    return ElicitResult(action="accept" if '"b": 101' in params.message else "decline")
+
+
+async def ask_the_user(home: TappedHome) -> list[Any]:
+    command, *arguments = home.command(sys.executable, str(home.server))
+    parameters = StdioServerParameters(command=command, args=arguments, env=home.environment)
+    async with (
+        stdio_client(parameters) as (read, write),
+        ClientSession(read, write, elicitation_callback=accept) as session,
+    ):
+        await session.initialize()
+        return [await session.call_tool("add", {"a": 1, "b": b}) for b in (101, 102)]
+
+
+def test_the_official_client_s_user_decides(guarded: TappedHome) -> None:
+    accepted, declined = asyncio.run(ask_the_user(guarded))
+    assert (accepted.isError, accepted.content[0].text) == (False, "102")
+    assert declined.isError
+    assert "a person denied this call" in declined.content[0].text
+    decided = headrace(guarded, "approvals", "list", "--status", "all")
+    assert {one["status"] for one in decided} == {"used", "denied"}
+    entries = headrace(guarded, "audit", "list")
+    assert sum(one["actor"].startswith("client:") for one in entries) == 2
 
 
 async def talk(home: TappedHome) -> list[Any]:

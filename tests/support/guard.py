@@ -56,6 +56,7 @@ class GuardSetup:
             POLICY_HASH,
             dict.fromkeys(self.answers, rules),
             OperatorTerms(CREDENTIAL, self._audit),
+            self._audit,
         )
 
     def _audit(self, *entry: Any) -> None:

@@ -53,6 +53,16 @@ def test_a_call_that_waits_is_asked_once(approvals: Approvals) -> None:
     assert [one.tenant for one in approvals.list(tenant="other")] == ["other"]
 
 
+def test_what_users_of_clients_decide_is_for_their_session_alone(approvals: Approvals) -> None:
+    def of_session(name: str) -> str:
+        return approvals.ask(
+            CALL, RULE, key_id="k1", route="tools", step_id="01", session=name
+        ).approval_id
+
+    assert of_session("s1") == of_session("s1")
+    assert len({ask(approvals), of_session("s1"), of_session("s2")}) == 3
+
+
 def test_an_approval_is_used_once(approvals: Approvals) -> None:
     name = ask(approvals)
     assert not approvals.claim(name)

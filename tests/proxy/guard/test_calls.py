@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
+from proxy.guard.elicitation import ElicitedAnswer
 from proxy.guard.rules import RequestedCall
 from trajectory.assembly.effects import SideEffect
 from trajectory.dialects.operations import operation
@@ -37,6 +38,25 @@ def test_a_call_of_mcp() -> None:
     (one,) = told.calls
     assert (one.call.tool, one.call.arguments, one.call.tenant) == ("f", {"a": 1}, "acme")
     assert (one.request_id, one.progress, told.answers) == (1, 5, ((1, "tools/call"),))
+
+
+def test_an_answer_to_the_gateway_is_for_nobody_else() -> None:
+    answer = {"jsonrpc": "2.0", "id": "headrace-approval-1", "result": {"action": "accept"}}
+    assert read(answer).answered == ElicitedAnswer("headrace-approval-1", approves=True)
+    assert read({**answer, "id": 1}).answered is None
+    with pytest.raises(UnreadableCallError, match="within a batch"):
+        read([rpc("ping"), answer])
+    with pytest.raises(UnreadableCallError):
+        read(json.dumps(answer).replace('"id"', '"id": 1, "id"').encode())
+    # With a method it is a request, whatever else it says.
+    (one,) = read({**answer, **rpc("tools/call", {"name": "f"})}).calls
+    assert one.call.tool == "f"
+
+
+def test_a_session_begins_with_what_its_client_can_do() -> None:
+    assert read(rpc("initialize", {"capabilities": {"elicitation": {}}})).can_elicit
+    assert not read(rpc("initialize", {"capabilities": {}})).can_elicit
+    assert not read(rpc("tools/list", {"capabilities": {"elicitation": {}}})).can_elicit
 
 
 def test_calls_of_a_batch_are_all_found() -> None:

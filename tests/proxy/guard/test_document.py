@@ -22,6 +22,14 @@ from proxy.guard.document import ActionSpec, rules_of
             {"routes": "*", "rules": [{"name": "a", "decision": "deny"}] * 2},
             "two rules have the name a",
         ),
+        (
+            {"routes": "*", "rules": [{"name": "a", "decision": "deny", "approver": "client"}]},
+            "approver: client is for calls that are held",
+        ),
+        (
+            {"routes": "*", "rules": [{"name": "a", "decision": "hold", "approver": "agent"}]},
+            "approver",
+        ),
         ({"routes": "*", "effects": {"x": "huge"}}, "effects"),
         ({"routes": "*", "effects": {"[x]": "read"}}, "pattern"),
         ({"routes": " *"}, "pattern"),

@@ -55,6 +55,16 @@ def test_the_strictest_that_matches_decides_whatever_the_order() -> None:
     assert told(rules(*listed[:1], otherwise="deny").judge(call("y"))) == "deny:"
 
 
+def test_where_one_rule_asks_an_operator_a_client_s_user_does_not_decide() -> None:
+    client = {**rule("hold", "client", tools="x"), "approver": "client"}
+    operator = rule("hold", "operator", tools="x")
+    for some in ((client, operator), (operator, client)):
+        assert told(rules(*some).judge(call("x"))) == "hold:operator"
+    inner = rule("hold", "operator", tools="y")
+    assert told(rules(client, inner).judge(call("x", name="y"))) == "hold:operator"
+    assert told(rules(client, otherwise="hold").judge(call("x"))) == "hold:client"
+
+
 def test_a_rule_on_trial_is_noted_and_changes_nothing() -> None:
     found = rules(rule("dry-run", tools="x"), otherwise="allow").judge(call("x"))
     assert (told(found), [one.name for one in found.watched]) == ("allow:", ["dry-run"])

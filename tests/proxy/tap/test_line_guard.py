@@ -23,6 +23,8 @@ RULES: list[dict[str, Any]] = [
     {"name": "payments", "match": {"tools": "pay"}, "decision": "hold", "wait_seconds": 60},
     {"name": "mails", "match": {"tools": "mail"}, "decision": "limit",
      "budget": {"calls": 1, "seconds": 86400}},
+    {"name": "transfers", "match": {"tools": "transfer"}, "decision": "hold", "wait_seconds": 60,
+     "approver": "client"},
     {"name": "soon", "match": {"tools": "read_file"}, "decision": "dry-run"},
 ]  # fmt: skip
 
@@ -126,6 +128,64 @@ def test_a_limit_holds_for_all_runs(scene: Scene, tmp_path: Path) -> None:
     assert scene.server == [call("mail")]
     assert other.server == []
     assert [one["id"] for one in (*scene.client, *other.client)] == [2, 3]
+
+
+def initialize(**capabilities: Any) -> bytes:
+    params = {"capabilities": capabilities}
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    return json.dumps(message).encode() + b"\n"
+
+
+def answer(question_id: str, action: str) -> bytes:
+    message = {"jsonrpc": "2.0", "id": question_id, "result": {"action": action}}
+    return json.dumps(message).encode() + b"\n"
+
+
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+def test_the_client_s_user_decides_where_rule_and_client_say_so(scene: Scene, action: str) -> None:
+    held = call("transfer", 4, amount=5)
+    scene.send(initialize(elicitation={}) + held)
+    (asked,) = until(lambda: scene.client)
+    assert asked["method"] == "elicitation/create"
+    scene.send(answer("headrace-approval-1", "accept"))
+    scene.send(answer(asked["id"], action))
+    if action == "accept":
+        until(lambda: scene.server[1:])
+        assert scene.server == [initialize(elicitation={}), held]
+    else:
+        told = until(lambda: scene.client[1:])[0]
+        assert "a person denied this call" in told["result"]["content"][0]["text"]
+        assert scene.server == [initialize(elicitation={})]
+    (row,) = scene.approvals.list("all")
+    assert row.decided_by == f"client:{CLIENT.key_id}"
+
+
+def test_another_run_s_answer_decides_nothing(scene: Scene, tmp_path: Path) -> None:
+    other = Scene(tmp_path)
+    scene.send(initialize(elicitation={}) + call("transfer", 4, amount=5))
+    (asked,) = until(lambda: scene.client)
+    other.send(initialize(elicitation={}) + answer(asked["id"], "accept"))
+    until(lambda: other.counters.guard["files", "answer_refused"])
+    assert other.server == [initialize(elicitation={})]
+    (waiting,) = scene.approvals.list()
+    scene.approvals.decide(waiting.approval_id, approve=True, who="ada")
+    until(lambda: scene.server[1:])
+    other.lines.close()
+    other.ledger.close()
+
+
+def test_a_client_that_cannot_ask_and_an_operator_s_rule_wait_for_an_operator(
+    scene: Scene,
+) -> None:
+    scene.send(initialize() + call("transfer", 4, amount=5))
+    (waiting,) = until(scene.approvals.list)
+    scene.approvals.decide(waiting.approval_id, approve=True, who="ada")
+    until(lambda: scene.server[1:])
+    scene.send(initialize(elicitation={}) + call("pay", 5, amount=5))
+    (waiting,) = until(scene.approvals.list)
+    scene.approvals.decide(waiting.approval_id, approve=False, who="ada")
+    until(lambda: scene.client)
+    assert [one.get("method") for one in scene.client] == [None]
 
 
 @pytest.mark.parametrize("approve", [True, False])

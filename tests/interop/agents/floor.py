@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.proxy.gateway_process import GatewayProcess
+from tests.support.guard import GuardSetup
 from tests.support.provider.sessions import Script, Session, SessionProvider
 from tests.support.upstream import Upstream
 from tests.trajectory.corrections import corrected
@@ -63,14 +64,16 @@ class Floor:
 
 
 @contextmanager
-def floor(home: Path, script: Script, *, tools: str | None = None) -> Iterator[Floor]:
-    """Start provider and gateway."""
+def floor(
+    home: Path, script: Script, *, tools: str | None = None, guard: GuardSetup | None = None
+) -> Iterator[Floor]:
+    """Start provider and gateway; the guard judges calls at the route of the tools."""
     provider = SessionProvider(script)
     with Upstream(provider) as upstream:
         routes = [{"name": "model", "upstream": upstream.url}]
         if tools is not None:
             routes.append({"name": "tools", "upstream": tools, "kind": "tool"})
-        with GatewayProcess(home, {"routes": routes}) as gateway:
+        with GatewayProcess(home, {"routes": routes}, guard=guard) as gateway:
             yield Floor(gateway, provider)
 
 

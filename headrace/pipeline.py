@@ -18,7 +18,6 @@ from lakehouse.price_records import RecordedPrices
 from proxy.spool import SpoolBatch
 from trajectory.errors import RetryableError
 from trajectory.exchange import Exchange, has_folder
-from trajectory.gc_pause import uncollected
 
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
 """What is raised where a disk is full or refuses."""
@@ -83,7 +82,6 @@ class Pipeline:
     prices: RecordedPrices
 
     @_retryable()
-    @uncollected()
     def run_batch(self) -> BatchReport | None:
         """Carry the next batch; return None when the spool has nothing finished to take.
 

@@ -182,7 +182,7 @@ class TrajectoryRedaction:
                 rest = (part for part in message.parts if not isinstance(part, ReasoningPart))
                 message = replace(message, parts=tuple(rest))
             parts = message.canonical_parts().decode("utf-8", "replace")
-            # A message that held itself would stay until the collector runs, and that is held off.
+            # A message that held itself would stay until the collector runs.
             other = None if message is redacted.message else message
             derived[kept] = self._message_id(message, parts), other, parts
         message_id, other, parts = derived[kept]

@@ -16,7 +16,6 @@ from trajectory.assembly.sessions import place_feedback
 from trajectory.assembly.state import AssemblerState
 from trajectory.call import Call, CallKind
 from trajectory.exchange import Feedback
-from trajectory.gc_pause import uncollected
 
 _GROUP_LIMIT = 20_000
 """More calls than this are not placed anew for a late one, which is then put where it fits."""
@@ -76,10 +75,6 @@ class Assembler:
 
     def assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback] = ()) -> Assembly:
         """Place one batch of calls, then the feedback that came with it."""
-        with uncollected():
-            return self._assemble(calls, feedback)
-
-    def _assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback]) -> Assembly:
         unique = {call.exchange.exchange_id: call for call in calls}
         unplaced: list[Call] = []
         fresh: list[Fact] = []

@@ -30,8 +30,8 @@ from proxy.guard.rules import Ruling
 from proxy.heads import value_of, with_header
 from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.kept_histories import HistoryOwner
-from proxy.inline.openai import ResponsesRequest
-from proxy.inline.requests import WireRequest
+from proxy.inline.openai import ResponsesRequest, looked_up
+from proxy.inline.requests import BareRequest, WireRequest
 from proxy.inline.route import (
     PseudonymisedCall,
     RouteInline,
@@ -405,6 +405,7 @@ class InFlight:
                 head=head_texts(self.path, self.fields, admitted.asked),
                 owner=self._owner,
                 session=session_of(admitted.asked, admitted.session),
+                about=looked_up(self.method, self.path) if read is BareRequest else None,
             )
             if self._call is None:
                 return body

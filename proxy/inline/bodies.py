@@ -17,6 +17,7 @@ from proxy.inline.events import (
     OllamaEvents,
     ResponsesEvents,
 )
+from proxy.inline.openai import looked_up
 from trajectory.dialects.content_encoding import decode_body
 
 LONGEST = 64 * 1024 * 1024
@@ -241,6 +242,8 @@ def restorer_of(
     if kind == b"application/vnd.amazon.eventstream" and not encoded:
         return EventStreamRestorer(surrogates, is_invoked=not bare.endswith(b"/converse-stream"))
     dialect = next((one for end, one in _STREAMS.items() if bare.endswith(end)), ChatEvents)
+    if looked_up(b"GET", bare) is not None:
+        dialect = ResponsesEvents
     if kind in (b"text/event-stream", b"application/x-ndjson"):
         events = dialect(surrogates)
         lines = kind == b"application/x-ndjson"

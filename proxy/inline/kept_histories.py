@@ -50,6 +50,8 @@ class KeptHistory:
     """Names of tools, by the ids of calls that wait for a result."""
     asked: str = ""
     """The end of the answer, which may ask for something."""
+    in_json: bool = False
+    """The answer's text is JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +162,5 @@ def _read(value: dict[str, Any]) -> KeptHistory:
         earned={tool: tuple(names) for tool, names in value["earned"].items()},
         calls=value["calls"],
         asked=value["asked"],
+        in_json=value["in_json"],
     )

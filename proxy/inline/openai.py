@@ -1,5 +1,6 @@
 """Requests of OpenAI's interfaces: chat completions, completions and responses."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -198,6 +199,14 @@ class SocketRequest(ResponsesRequest):
 
 
 _LONGEST_QUESTION = 200
+_KEPT = re.compile(rb"/responses/(?P<id>[A-Za-z0-9_-]{1,200})(?P<of>/input_items|/cancel)?$")
+
+
+def looked_up(method: bytes, path: bytes) -> str | None:
+    """Return the id of the response that a request without a body is about; None where it is about none."""
+    found = _KEPT.search(path.partition(b"?")[0])
+    wanted = b"POST" if found is not None and found["of"] == b"/cancel" else b"GET"
+    return found["id"].decode() if found is not None and method == wanted else None
 
 
 def calls_and_end(response: dict[str, Any]) -> tuple[dict[str, str], str]:

@@ -11,6 +11,7 @@ from binascii import a2b_base64
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from proxy.inline.kept_histories import KeptHistory
 from proxy.request_json import check_values
 from trajectory.dialects.wire import names
 
@@ -183,13 +184,26 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class BareRequest(WireRequest):
-    """A request without a body."""
+    """A request without a body; it may ask for an answer that its provider keeps."""
 
     ends = ()
 
     def __init__(self, body: bytes) -> None:  # noqa: ARG002
         """Read nothing."""
         super().__init__(b"{}")
+        self.about: str | None = None
+        """The id of the response that it asks for."""
+        self.before: KeptHistory | None = None
+        """What is known of that response."""
+
+    def goes_on_from(self) -> str | None:
+        return self.about
+
+    def is_kept(self) -> bool:
+        return self.before is not None
+
+    def wants_json(self) -> bool:
+        return self.before is not None and self.before.in_json
 
     def _reads(self, value: dict[str, Any]) -> bool:  # noqa: ARG002
         return True

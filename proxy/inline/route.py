@@ -24,6 +24,7 @@ from proxy.inline.openai import (
     CompletionRequest,
     ResponsesRequest,
     calls_and_end,
+    looked_up,
 )
 from proxy.inline.requests import (
     OTHER,
@@ -175,8 +176,12 @@ class RouteInline:
         chunked = value_of(fields, b"transfer-encoding") is not None
         upgrade = (value_of(fields, b"upgrade") or b"").lower()
         can_be_read = not upgrade or is_for_responses(path, upgrade)
-        if method in _NOTHING_SAID and length == b"0" and not chunked and can_be_read:
-            return None if head_texts(path, fields, asked) is None else BareRequest
+        about = looked_up(method, path)
+        says_nothing = method in _NOTHING_SAID or about is not None
+        if says_nothing and length == b"0" and not chunked and can_be_read:
+            if about is None and head_texts(path, fields, asked) is None:
+                return None
+            return BareRequest
         kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
         encoding = (value_of(fields, b"content-encoding") or b"identity").strip().lower()
         bare = path.partition(b"?")[0]
@@ -196,8 +201,17 @@ class RouteInline:
         head: HeadTexts | None,
         owner: HistoryOwner,
         session: bytes | None,
+        about: str | None = None,
     ) -> PseudonymisedCall | None:
         """Return a request with surrogates in it; None where it goes on as it is.
+
+        Args:
+            read: how it is read.
+            body: all of it.
+            head: what its query and its headers say.
+            owner: whose it is.
+            session: that its client names.
+            about: the response that it looks up.
 
         Raises:
             UnpseudonymisedError: it must not go on.
@@ -206,7 +220,11 @@ class RouteInline:
 
         def work(by: WirePseudonymizer) -> _Told:
             left = began + terms.seconds - time.monotonic()
-            return self._work(by, read(body), head, owner, session, left)
+            request = read(body)
+            if isinstance(request, BareRequest):
+                request.about = about
+            before = self._before(request, owner, session)
+            return self._work(by, request, head, owner.tenant, before, left)
 
         try:
             looked = await asyncio.wait_for(
@@ -256,17 +274,14 @@ class RouteInline:
         by: WirePseudonymizer,
         request: WireRequest,
         head: HeadTexts | None,
-        owner: HistoryOwner,
-        session: bytes | None,
+        tenant: str,
+        before: KeptHistory,
         seconds: float,
     ) -> _Told:
         """Look into a request; called in a thread. What its head says is part of it."""
-        before = self._before(request, owner, session)
         request.calls = before.calls
-        key = scope_key(self._terms.key, owner.tenant, *before.scope)
-        put = partial(
-            by.pseudonymise, tenant=owner.tenant, key=key, seconds=seconds, known=before.values
-        )
+        key = scope_key(self._terms.key, tenant, *before.scope)
+        put = partial(by.pseudonymise, tenant=tenant, key=key, seconds=seconds, known=before.values)
         said = request.said()
         if before.asked:
             said = [((), before.asked), *said]
@@ -300,8 +315,12 @@ class RouteInline:
         if named is None:
             return KeptHistory(self._scope(request, session))
         before = None if histories is None else histories.find(owner, named)
-        if before is None:
+        if isinstance(request, BareRequest):
+            request.before = before
+        elif before is None:
             raise _UnknownResponseError
+        if before is None:  # it asks, and says nothing; its answer goes on as it is
+            return KeptHistory(self._scope(request, session))
         if self._terms.scope == "conversation":
             return before
         return replace(before, scope=self._scope(request, session))
@@ -313,8 +332,9 @@ class RouteInline:
         histories = self._terms.histories
         if histories is None:
             return None
-        told, before = looked.text, looked.before
-        kept: KeptHistory | None = None
+        told, before, in_json = looked.text, looked.before, looked.request.wants_json()
+        # Who looks a response up makes nothing last longer, but for what it says that is new.
+        kept = before if isinstance(looked.request, BareRequest) else None
 
         def keep(surrogates: CallSurrogates, response: dict[str, Any]) -> None:
             nonlocal kept
@@ -324,11 +344,12 @@ class RouteInline:
             history = KeptHistory(
                 scope=before.scope,
                 values=told.issued,
-                numbers=tuple(told.numbers),
+                numbers=tuple(sorted(told.numbers)),
                 subjects=told.subjects,
                 earned=surrogates.earned(),
                 calls={**before.calls, **calls},
                 asked=asked,
+                in_json=in_json,
             )
             if history == kept:
                 return

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,12 @@ class Memory:
 
     kept: dict[str, str] = field(default_factory=dict)
     """What was said up to each response."""
+    asked: dict[str, ReceivedRequest] = field(default_factory=dict)
+    """What each response answers."""
 
     def __call__(self, request: ReceivedRequest) -> Reply:
+        if not request.body or request.method == "GET":
+            return self._again(request)
         body = json.loads(request.body)
         before = body.get("previous_response_id")
         if before is not None and before not in self.kept:
@@ -45,13 +49,44 @@ class Memory:
         words = [items] if isinstance(items, str) else [_words(one) for one in items]
         told = " ".join([*([self.kept[before]] if before else []), *words])
         number = f"resp_{len(self.kept) + 1}"
-        self.kept[number] = told
+        self.kept[number], self.asked[number] = told, request
+        if body.get("background") and not body.get("stream"):
+            return as_json(_unfinished(number, "queued"))
+        return self._answer(number, request)
+
+    def _again(self, request: ReceivedRequest) -> Reply:
+        """Answer who looks a response up."""
+        path, _, query = request.target.partition("?")
+        number, _, of = path.partition("/responses/")[2].partition("/")
+        if number not in self.asked:
+            return as_json({"error": {"message": "not found", "type": "x"}}, 404)
+        if of == "cancel":
+            return as_json(_unfinished(number, "cancelled", said=self.kept[number]))
+        if of == "input_items":
+            content = [{"type": "input_text", "text": self.kept[number]}]
+            item = {"type": "message", "id": "m0", "role": "user", "content": content}
+            return as_json({"object": "list", "data": [item], "has_more": False})
+        body = {**json.loads(self.asked[number].body), "stream": "stream=true" in query}
+        asked = replace(self.asked[number], body=json.dumps(body).encode())
+        return self._answer(number, asked)
+
+    def _answer(self, number: str, request: ReceivedRequest) -> Reply:
+        told = self.kept[number]
         reply = echo(request, lambda _: told)
         for at, piece in enumerate(reply.pieces):
             if isinstance(piece, bytes) and b"resp_1" in piece:
                 named = piece.replace(b"resp_1", number.encode())
                 reply.pieces[at] = _measured(named)
         return reply
+
+
+def _unfinished(number: str, status: str, said: str = "") -> dict[str, Any]:
+    part = {"type": "output_text", "text": said, "annotations": [], "logprobs": []}
+    item = {"type": "message", "id": "m1", "role": "assistant", "status": "incomplete"}
+    whole = {"id": number, "object": "response", "created_at": 1, "model": "m", "status": status}
+    output = [{**item, "content": [part]}] if said else []
+    more = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "background": True}
+    return {**whole, **more, "output": output}
 
 
 def _words(item: dict[str, Any]) -> str:
@@ -190,6 +225,61 @@ def test_it_survives_a_killed_gateway_and_is_shared_by_workers(scene: Scene) -> 
                 answer = ask(client, "Who am I?", named, stream=False)
             assert answer.output_text.startswith(f"You said: {SAID} Who am I?")
             named = answer.id
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_answer_that_is_fetched_later_is_restored_for_the_key_that_asked(
+    scene: Scene, stream: bool
+) -> None:
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        asked = client.responses.create(model="m", input=SAID, tools=TOOLS, background=True)
+        assert (asked.status, asked.output) == ("queued", [])
+        scene.sent()
+        if stream:
+            events = [*client.responses.retrieve(asked.id, stream=True)]
+            pieces = [one.delta for one in events if one.type == "response.output_text.delta"]
+            assert "".join(pieces) == f"You said: {SAID}!"
+            answer: Any = events[-1].response  # type: ignore[union-attr]
+        else:
+            answer = client.responses.retrieve(asked.id)
+        assert answer.output_text == f"You said: {SAID}!"
+        calls = {one.name: one.arguments for one in answer.output if one.type == "function_call"}
+        assert EMAIL in calls["send"]
+        assert EMAIL not in calls["fetch"]
+        # What it called is known to who goes on from it.
+        result = {"type": "function_call_output", "call_id": "look_up", "output": f"mail {EMAIL}"}
+        following = ask(client, [result], asked.id, stream=stream)
+        told = {one.name: one.arguments for one in following.output if one.type == "function_call"}
+        assert EMAIL in told["look_up"]
+        assert EMAIL not in told["fetch"]
+        (item,) = client.responses.input_items.list(asked.id).to_dict()["data"]
+        assert item["content"][0]["text"] == SAID
+        assert client.responses.cancel(asked.id).output_text == SAID
+
+
+def test_another_key_gets_surrogates_and_cannot_go_on(scene: Scene) -> None:
+    with scene.gateway() as gateway:
+        with client_of(gateway) as client:
+            named = client.responses.create(model="m", input=SAID, background=True).id
+        other = gateway.registry.create(
+            tenant_id="acme", app_id="others", environment="ci", purposes=("train_sft",)
+        ).secret
+        with client_of(gateway, other) as stranger:
+            text = stranger.responses.retrieve(named).output_text
+        assert not any(value in text for value in VALUES)
+        assert surrogates_in(text)
+        assert refusal(gateway, other, named).status_code == 400
+        with client_of(gateway) as client, pytest.raises(openai.NotFoundError):
+            client.responses.retrieve("resp_9")
+
+
+def test_a_text_that_is_json_stays_json_where_it_is_fetched_later(scene: Scene) -> None:
+    said = 'His password is "tr0ub4dor\\&3"; mail: ' + EMAIL
+    asked: Any = {"format": {"type": "json_object"}}
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        named = client.responses.create(model="m", input=said, text=asked, background=True).id
+        whole = client.responses.create(model="m", input=said, text=asked).output_text
+        assert client.responses.retrieve(named).output_text == whole
 
 
 def refusal(gateway: GatewayProcess, key: str, named: Any) -> httpx.Response:

@@ -14,6 +14,7 @@ from headrace.services.holds import holds_of
 from headrace.services.progress_store import ERASURE, progress_of
 from headrace.services.quarantine import QuarantineErasure, drop_held
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
+from proxy.inline.kept_histories import KeptHistories
 from train.registry.artifacts import ArtifactRegistry
 from train.registry.versions import ModelRegistry
 from train.runs.folders import sweep as sweep_runs
@@ -112,7 +113,9 @@ def _erased(
         sweep_runs(app.lake, app.home.runs)
         forgotten = ArtifactRegistry(app.home.artifacts, source=app.lake).sweep()
         on_hold = _on_hold(people, report)
-        keys = app.subject_keys.destroy([one for one in pseudonyms if one not in on_hold])
+        gone = [one for one in pseudonyms if one not in on_hold]
+        histories = _forget_histories(app, gone)
+        keys = app.subject_keys.destroy(gone)
         _audit_end(app, request, report, quarantine, keys)
         certificate = _certify(
             app,
@@ -127,6 +130,7 @@ def _erased(
                 "held_exchanges_under_legal_hold": quarantine.kept,
                 "sealed_captures": sealed_captures(app.settings, app.home),
                 "erasures_before": [*earlier],
+                "provider_histories_removed": histories,
                 "artifact_facts_removed": forgotten.facts,
                 "artifacts_changed": [*forgotten.versions],
             },
@@ -143,6 +147,15 @@ def _erased(
         finish=finish,
     )
     return finished[0]
+
+
+def _forget_histories(app: AppContext, pseudonyms: Sequence[str]) -> int:
+    """Delete what surrogates stand for in responses that name these people; return of how many."""
+    histories = KeptHistories(app.home.histories, app.secrets.derive(b"inline"), seconds=0)
+    try:
+        return histories.forget(pseudonyms)
+    finally:
+        histories.close()
 
 
 def _registries(app: AppContext) -> tuple[ModelRegistry, ArtifactRegistry]:

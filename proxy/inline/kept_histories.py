@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -103,12 +103,27 @@ class KeptHistories:
             "SELECT sealed FROM histories WHERE name = ? AND expires > ?", (name, self._clock())
         )
         row = found.fetchone()
-        if row is None:
-            return None
-        nonce, sealed = row[0][:_NONCE_BYTES], row[0][_NONCE_BYTES:]
+        return None if row is None else self._unsealed(name, row[0])
+
+    def forget(self, subjects: Collection[str]) -> int:
+        """Delete every history that names one of these people; return how many did."""
+        if not self._path.exists():
+            return 0
+        file = self._opened()
+        named = [
+            (name,)
+            for name, sealed in file.execute("SELECT name, sealed FROM histories")
+            if (kept := self._unsealed(name, sealed)) and not {*kept.subjects}.isdisjoint(subjects)
+        ]
+        file.executemany("DELETE FROM histories WHERE name = ?", named)
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # nothing of them stays in the log
+        return len(named)
+
+    def _unsealed(self, name: str, row: bytes) -> KeptHistory | None:
+        """Return what a row holds; None where somebody else wrote it."""
         try:
-            raw = self._seal.decrypt(nonce, sealed, name.encode())
-        except InvalidTag:  # somebody else wrote it
+            raw = self._seal.decrypt(row[:_NONCE_BYTES], row[_NONCE_BYTES:], name.encode())
+        except InvalidTag:
             return None
         return _read(json.loads(raw))
 

@@ -27,6 +27,7 @@ from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.worker import build_pipeline, govern_once
 from headrace.services import four_eyes
 from lakehouse.lake import Lake
+from proxy.inline.kept_histories import HistoryOwner, KeptHistories, KeptHistory
 from proxy.spool import SpoolWriter
 from tests.governance.factories import exchange
 from tests.headrace.test_pipeline import conversation
@@ -324,6 +325,23 @@ def test_an_erasure_takes_what_is_held_without_a_case(
     assert certificate["held_exchanges_dropped"] == 2
     entries = json.loads(done(capsys, "audit", "list", "--json")[0])
     assert [e["subject"] for e in entries if e["action"] == "quarantine.dropped"][1:] == ["a" * 32]
+
+
+def test_an_erasure_takes_what_is_kept_of_conversations_at_providers(
+    capsys: pytest.CaptureFixture[str], home: Home
+) -> None:
+    secrets = load_secrets(home.secrets, create=True)
+    histories = KeptHistories(home.histories, secrets.derive(b"inline"), seconds=3600)
+    owner = HistoryOwner("acme", "k1", "model")
+    subject = subject_id(secrets.derive(b"pseudonym"), "acme", PERSON)
+    histories.keep(owner, "resp_1", KeptHistory(subjects=("subject_a", subject)))
+    histories.keep(owner, "resp_2", KeptHistory(subjects=("subject_a",)))
+    told = json.loads(done(capsys, "erase", PERSON, "--tenant", "acme", "--yes", "--json")[0])
+    certificate = json.loads(Path(told["certificate"]).read_text())["statement"]
+    assert certificate["provider_histories_removed"] == 1
+    assert histories.find(owner, "resp_1") is None
+    assert histories.find(owner, "resp_2") is not None
+    histories.close()
 
 
 def test_age_leaves_in_quarantine_what_a_legal_hold_is_about(

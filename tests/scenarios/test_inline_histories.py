@@ -11,7 +11,9 @@ import httpx
 import openai
 import pytest
 
+from governance.redact.pseudonym import subject_id
 from headrace.app.inline import InlineSetup
+from proxy.inline.kept_histories import KeptHistories
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.echo import echo
 from tests.support.inline import inline_setup
@@ -305,6 +307,18 @@ def test_what_the_gateway_does_not_know_is_refused(scene: Scene) -> None:
             assert "is not known" in answer.json()["error"]["message"]
         assert refusal(gateway, gateway.key, {"id": named}).status_code == 400
         assert len(scene.upstream.seen) == before
+
+
+def test_erasing_a_person_takes_what_is_kept_of_their_conversation(scene: Scene) -> None:
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        hers = ask(client, SAID, None, stream=False).id
+        other = ask(client, "My mail is mia@example.org.", None, stream=False).id
+        histories = KeptHistories(scene.setup.histories, scene.setup.scope_key, seconds=0)
+        subject = subject_id(scene.setup.pseudonym_key, "acme", EMAIL)
+        assert histories.forget([subject]) == 1
+        histories.close()
+        assert refusal(gateway, gateway.key, hers).status_code == 400
+        assert ask(client, "Who am I?", other, stream=False).output_text
 
 
 def test_where_policy_keeps_nothing_each_is_refused(tmp_path: Path) -> None:

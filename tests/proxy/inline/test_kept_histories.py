@@ -20,6 +20,7 @@ KEPT = KeptHistory(
     earned={"look_up": ("EMAIL_bcdfghjklmnpqrstvw",)},
     calls={"call-1": "look_up"},
     asked="What is your name?",
+    in_json=True,
 )
 
 
@@ -47,6 +48,22 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_what_names_a_person_is_forgotten_whoever_owns_it(tmp_path: Path, opened: Opens) -> None:
+    path = tmp_path / "state" / "histories.sqlite"
+    assert opened(path).forget(["subject-1"]) == 0
+    assert not path.exists()
+    kept, other = opened(path), replace(OWNER, key_id="key-2")
+    kept.keep(OWNER, "resp_1", KEPT)
+    kept.keep(other, "resp_2", replace(KEPT, subjects=("subject-2", "subject-1")))
+    kept.keep(OWNER, "resp_3", replace(KEPT, subjects=("subject-2",)))
+    opened(path, b"x" * 32).keep(OWNER, "resp_1", KEPT)  # under another key of the installation
+    assert opened(path).forget(["subject-1", "subject-9"]) == 2
+    assert kept.find(OWNER, "resp_1") is None
+    assert kept.find(other, "resp_2") is None
+    assert kept.find(OWNER, "resp_3") is not None
+    assert opened(path).forget(["subject-1"]) == 0
 
 
 def test_another_process_finds_it_and_nobody_else(tmp_path: Path, opened: Opens) -> None:

@@ -269,7 +269,7 @@ def _taken_by_headers(spec: ConsentSpec, headers: Headers) -> list[tuple[set[Pur
             taken.append((set(Purpose) - _known(words), "consent:header:purposes"))
         elif name == spec.headers.opt_out.lower() and words:
             taken.append((_opted_out(words), "consent:header:opt-out"))
-        elif name == "sec-gpc" and _GPC.intersection(words) and spec.headers.global_privacy_control:
+        elif name == "sec-gpc" and _GPC.intersection(words):
             taken.append(
                 (set(spec.headers.global_privacy_control), "consent:global-privacy-control")
             )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from ipaddress import ip_address
 from string import hexdigits
 from typing import NamedTuple
 
@@ -47,7 +48,8 @@ _DATE = re.compile(
 )
 
 
-_PLAIN_DATE = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
+_PLAIN_DATE = re.compile(r"(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))?\Z")
+"""A day without any mark between its parts, or a year alone."""
 
 
 def _secret(value: str) -> bool:
@@ -129,6 +131,32 @@ def _hardware(value: str) -> bool:
     return len(digits) in (12, 16) and set(digits) <= set(hexdigits)
 
 
+_SMALLEST_ADDRESS = 1 << 24
+
+
+def _address_number(value: str) -> bool:
+    """Whether a number is an address of version 4, as databases keep one."""
+    return (
+        8 <= len(value) <= 10
+        and value.isdigit()
+        and _SMALLEST_ADDRESS <= int(value) < 1 << 32
+        and checks.ip_address(str(ip_address(int(value))))
+    )
+
+
+_EXACT = r"[+-]?\d{1,3}\.\d{4,}"
+_PLACE_KEYS = (
+    r"lat|latitude|lon|lng|long|longitude|lat_?(?:lon|lng|long)|coord(?:inate)?s?|"
+    r"gps(?:_?(?:position|location))?|geo_?(?:location|point|position)"
+)
+_COORDINATES = re.compile(rf"{_EXACT}(?:[,;] ?{_EXACT})?\Z")
+"""Degrees to ten metres and less: where somebody stands, not which town it is."""
+
+
+def _coordinates(value: str) -> bool:
+    return _COORDINATES.match(value) is not None
+
+
 def _place(value: str) -> bool:
     return 2 <= len(value) <= 60 and not any(char.isdigit() for char in value)
 
@@ -159,6 +187,9 @@ _BEGIN = "(?:^|_)"
 """What all patterns of keys begin with."""
 
 
+_PLACE_KEY = re.compile(rf"{_BEGIN}(?:{_PLACE_KEYS})$")
+
+
 class _Key(NamedTuple):
     entity: str
     pattern: re.Pattern[str]
@@ -185,7 +216,7 @@ _KEYS = (
     _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin", _secret),
     _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
-    _key("DATE_OF_BIRTH", r"dob|geb|geburt|né|née|nato|nata|birth|birthday|bday|date_?of_?birth|birth_?(?:date|dt)|born(?:_?on)?|geburts_?(?:datum|tag)|geb_?datum|geboren(?:_?am)?|(?:date_?(?:de_?)?)?naissance|né_?le|(?:fecha_?(?:de_?)?)?nacimiento|nacido|(?:data_?(?:di_?)?)?nascita|(?:data_?(?:de_?)?)?nascimento|nasc|geboorte_?datum|(?:data_?)?urodzenia|doğum_?tarihi|födelse_?datum|fødsels_?dato|syntymäaika|datum_?narození|дата_?рождения|生年月日|出生日期|생년월일", _birth),
+    _key("DATE_OF_BIRTH", r"dob|geb|geburt|né|née|nato|nata|birth|birthday|bday|date_?of_?birth|birth_?(?:date|dt|year)|year_?of_?birth|yob|geburts_?jahr|ann[ée]e_?(?:de_?)?naissance|a[ñn]o_?(?:de_?)?nacimiento|anno_?(?:di_?)?nascita|ano_?(?:de_?)?nascimento|geboorte_?jaar|rok_?urodzenia|born(?:_?on)?|geburts_?(?:datum|tag)|geb_?datum|geboren(?:_?am)?|(?:date_?(?:de_?)?)?naissance|né_?le|(?:fecha_?(?:de_?)?)?nacimiento|nacido|(?:data_?(?:di_?)?)?nascita|(?:data_?(?:de_?)?)?nascimento|nasc|geboorte_?datum|(?:data_?)?urodzenia|doğum_?tarihi|födelse_?datum|fødsels_?dato|syntymäaika|datum_?narození|дата_?рождения|生年月日|出生日期|생년월일", _birth),
     _key("MEDICAL_RECORD", r"mrn|medical_?record(?:_?(?:number|no|id))?|patient_?(?:id|number|no)|health_?(?:id|number)", _identifier),
     _key("MEDICAL_RECORD", r"(?:chart|encounter|accession|specimen|subject|participant)_?(?:number|no|id|code)", _numbered),
     _key("HEALTH_PLAN", r"(?:health_?plan|insurance|member|subscriber|beneficiary|medicare|medicaid)_?(?:number|no|id)|(?:policy|claim)_?(?:number|no)", _numbered),
@@ -206,6 +237,9 @@ _KEYS = (
     _key("USERNAME", r"user|user_?name|login|screen_?name|handle|user_?id|account_?name|uid|logname|benutzer(?:name)?|utilisateur|usuario|utente|gebruiker(?:snaam)?", _user),
     _key("USERNAME", r"assignee|reporter|owner|author|reviewer|approver|requester|initiator|principal|(?:created|updated|modified|opened|closed|merged|deployed|performed|changed|submitted|uploaded|edited|triggered)_?by", _account_of_somebody),
     _key("USERNAME", r"actor", mentioned),
+    _key("USERNAME", r"(?:employee|staff|personnel|payroll|worker|student|mitarbeiter|personal|matrikel|empleado|employé|salarié|dipendente|funcionário|medewerker|personeels|pracownik)_?(?:number|num|no|nr|nummer|id|code)", _numbered),
+    _key("IP_ADDRESS", r"ip|ip_?v4|ip_?addr(?:ess)?|remote_?addr(?:ess)?", _address_number),
+    _key("RESIDENCE", _PLACE_KEYS, _coordinates),
     _key("AGE", r"age|age_?years?|age_?in_?years", lambda value: value.isdigit() and 0 < int(value) < 130),
     _key("POSTCODE", r"zip|zip_?code|post_?code|postal_?code|plz", _identifier),
     _key("STREET_ADDRESS", r"stra(?:ß|ss)e|str|anschrift|adresse|rue|direcci[oó]n|calle|domicilio|indirizzo|via|endere[cç]o|morada|rua|adres|ulica|straat(?:naam)?|adress|osoite|address|street|street_?address|address_?line_?\d?|addr|home_?address|billing_?address|shipping_?address", _address),
@@ -222,17 +256,30 @@ def tells_biometric(keys: tuple[str, ...]) -> bool:
     return any(BIOMETRIC_KEY.search(word) for word in key_words(keys))
 
 
+@lru_cache(maxsize=1024)
+def _tell_a_place(keys: tuple[str, ...]) -> bool:
+    return any(_PLACE_KEY.search(word) for word in key_words(keys)[-1:])
+
+
+def tells_coordinates(keys: tuple[str, ...], value: str) -> bool:
+    """Whether a number is where somebody stands, by its keys and how exact it is."""
+    return "." in value and _coordinates(value) and _tell_a_place(keys)
+
+
 def tells_anything(keys: tuple[str, ...]) -> bool:
     """Whether a key path says of its value what it is."""
     words = key_words(keys)
     return any(key.speaks(words) for key in _KEYS)
 
 
+_LIKE_A_MARK = re.compile(r"<([A-Za-z][A-Za-z_]{1,40})[_:~]([0-9A-Za-z][0-9A-Za-z.+\-]{3,60})>")
+
+
 class KeyPaths:
     """Judges whole values by their key path, mostly by its last word."""
 
     name = "key_paths"
-    version = "keys-6"
+    version = "keys-7"
     entities = frozenset(key.entity for key in _KEYS) - {"LOCATION"}
     """Places are found here too; who asks for them needs a names model all the same."""
 
@@ -247,13 +294,14 @@ class KeyPaths:
         units: Sequence[Unit],
         known: Sequence[Sequence[Finding]] = (),  # noqa: ARG002 - looks at everything
     ) -> list[list[Finding]]:
-        """Return at most one finding a unit: all of its text."""
+        """Return all of a unit's text, or what stands in it behind a word in the form of a mark."""
         said: dict[tuple[str, ...], list[tuple[str, Callable[[str], bool]]]] = {}
         for unit in units:
             if unit.keys not in said:
                 said[unit.keys] = self._said(unit.keys)
         return [
-            self._found(unit.view.original, said[unit.keys]) if said[unit.keys] else []
+            (self._found(unit.view.original, said[unit.keys]) if said[unit.keys] else [])
+            or self._labelled(unit.view.original)
             for unit in units
         ]
 
@@ -266,6 +314,18 @@ class KeyPaths:
             if accepts(value):
                 return [Finding(entity, start, start + len(value), 0.9, self.name)]
         return []
+
+    def _labelled(self, text: str) -> list[Finding]:
+        """Return what stands in ``<LABEL_value>``: no mark of ours, for those are passed over."""
+        found: list[Finding] = []
+        for match in _LIKE_A_MARK.finditer(text) if "<" in text else ():
+            value = match[2]
+            if any(map(str.isdigit, value)):
+                said = self._said((match[1].lower(),))
+                entity = next((entity for entity, accepts in said if accepts(value)), None)
+                if entity is not None:
+                    found.append(Finding(entity, *match.span(2), 0.9, self.name))
+        return found
 
     def _said(self, keys: tuple[str, ...]) -> list[tuple[str, Callable[[str], bool]]]:
         """Return what the value at a key path may be by its keys, each with what must hold of it."""

@@ -5,7 +5,14 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, model_validator
 
-from governance.policy.selector import Facts, Match, NamedRule, Spec, check_names
+from governance.policy.selector import (
+    Facts,
+    Match,
+    NamedRule,
+    SaidMatch,
+    Spec,
+    check_names,
+)
 
 
 class CaptureLevel(StrEnum):
@@ -45,7 +52,7 @@ class FailedAttempts(StrEnum):
 class CaptureRule(NamedRule):
     """An exception for some traffic."""
 
-    match: Match = Match()
+    match: SaidMatch = Match()
     level: CaptureLevel = CaptureLevel.CONTENT
     without: tuple[CaptureField, ...] = ()
 

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from governance.policy.selector import Match, NamedRule, Spec, check_names
+from governance.policy.selector import Match, NamedRule, SaidMatch, Spec, check_names
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """The name of a header, RFC 9110."""
@@ -42,7 +42,7 @@ class LegalBasis(StrEnum):
 class Grant(NamedRule):
     """Purposes that a tenant or application has agreed to."""
 
-    match: Match = Match()
+    match: SaidMatch = Field(description='Whom it is about; `tenant: "*"` is everybody.')
     purposes: tuple[Purpose, ...] = Field(min_length=1)
     legal_basis: LegalBasis = LegalBasis.CONSENT
     reference: str | None = Field(default=None, description="Contract or record that proves it.")
@@ -61,7 +61,7 @@ class Grant(NamedRule):
 class Limit(NamedRule):
     """Purposes that some traffic is never used for, whoever granted them."""
 
-    match: Match = Match()
+    match: SaidMatch = Match()
     never: tuple[Purpose, ...] = Field(min_length=1)
 
 
@@ -88,7 +88,8 @@ class Headers(Spec):
     )
     global_privacy_control: tuple[Purpose, ...] = Field(
         default=(*TRAINING, Purpose.SHARE),
-        description="What `sec-gpc: 1` takes away; an empty list ignores it.",
+        min_length=1,
+        description="What `sec-gpc: 1` takes away.",
     )
 
     @model_validator(mode="after")

@@ -1,5 +1,6 @@
 """The ``spec`` of a Redaction policy: which entities, what is done to each, and which guards run."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal, Self
@@ -8,6 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from governance.policy.selector import Number, Spec, Whole
 from governance.policy.words import check_exact, check_plain, unknown
+
+_ENTITY = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 class Operator(StrEnum):
@@ -273,6 +276,17 @@ class RedactionSpec(Spec):
         le=3600,
         description="Time for one trajectory's batch; beyond it the rows are held back, not passed.",
     )
+
+    @field_validator("entities")
+    @classmethod
+    def _are_entity_types(cls, value: dict[str, Operator]) -> dict[str, Operator]:
+        for entity in value:
+            if not _ENTITY.fullmatch(entity):
+                written = re.sub(r"\W+", "_", entity).upper()
+                raise ValueError(
+                    f"{entity!r}: entity types are in capitals. Did you mean {written}?"
+                )
+        return value
 
     @field_validator("entities")
     @classmethod

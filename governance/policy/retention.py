@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from governance.policy.selector import Facts, Match, NamedRule, Spec, check_names
+from governance.policy.selector import Facts, NamedRule, SaidMatch, Spec, check_names
 from trajectory.documents.problems import meant
 
 _MOST_DAYS = 36_500
@@ -25,14 +25,14 @@ type Days = Annotated[
 class RetentionRule(NamedRule):
     """Which class some traffic belongs to; the first rule that fits decides."""
 
-    match: Match = Match()
+    match: SaidMatch = Field(description="Which traffic; `default` is the class of all other.")
     class_: str = Field(alias="class", description="One of `classes`.")
 
 
 class LegalHold(NamedRule):
     """Traffic that may not be deleted, whatever its class says."""
 
-    match: Match
+    match: SaidMatch
     reference: str = Field(min_length=1, description="The case that demands it.")
 
 
@@ -55,17 +55,6 @@ class RetentionSpec(Spec):
                 near = meant(name, self.classes)
                 raise ValueError(f"{where}: no retention class {name!r}. Valid: {valid}{near}")
         return self
-
-    @field_validator("rules")
-    @classmethod
-    def _are_reached(cls, value: tuple[RetentionRule, ...]) -> tuple[RetentionRule, ...]:
-        for rule in value[:-1]:
-            if not rule.match.model_fields_set:
-                raise ValueError(
-                    f"{rule.name!r} is about all traffic, so that no rule after it decides; "
-                    "put it last"
-                )
-        return value
 
     def rule_for(self, facts: Facts) -> RetentionRule | None:
         """Return the first rule that is about a call with these facts."""

@@ -147,6 +147,19 @@ class Match(Spec):
         return all(_any_fits(getattr(self, name), said[name]) for name in asked)
 
 
+def _says_whom(value: Match) -> Match:
+    if not value.model_fields_set:
+        raise ValueError(
+            "says nothing, so that it would be about everybody: name a tenant, an app or another "
+            'fact, or say `tenant: "*"` where everybody is meant'
+        )
+    return value
+
+
+type SaidMatch = Annotated[Match, AfterValidator(_says_whom)]
+"""A selector that somebody wrote: an empty one is most often a forgotten one."""
+
+
 def _check_provider(pattern: str) -> None:
     """Refuse what no upstream fits: each is ``scheme://host:port``, or ``stdio://name``."""
     before = re.split(r"[*?[]", pattern, maxsplit=1)[0]

@@ -73,6 +73,7 @@ _TURNED = re.compile(r"([^\W\d_][\w'\- ]*), ?([^\W\d_][\w'.\- ]*)")
 _UNFOLDED = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
 )
+_EMPHASIS = str.maketrans("_*~", "   ")
 _ACCENT = re.compile("[\u0300-\u036f]")
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2019\u02bc\u00b4`", "'"))
 _AS_TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
@@ -224,7 +225,7 @@ def _sent_label(label: str) -> str:
 def _name_in(value: str) -> str:
     if value.isalpha() and "\u02bc" not in value:
         return value  # one word, with nothing around it to take off
-    name = " ".join(value.translate(_APOSTROPHES).replace("_", " ").split()).strip(_EDGES)
+    name = " ".join(value.translate(_APOSTROPHES).translate(_EMPHASIS).split()).strip(_EDGES)
     while True:
         cue = _CUE.match(name)
         if cue is None and (weak := _WEAK.match(name)) is not None:

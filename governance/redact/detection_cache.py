@@ -1,14 +1,17 @@
 """Asks the detectors what is in texts; remembers the latest answers by a hash, not by the text."""
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import batched
+from operator import itemgetter
 from threading import Lock
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.named_tuples import new
+from governance.detect.names.patterns import BETWEEN_EMPHASISED
 from governance.detect.normalized_text import view_of
 from governance.redact.own_marks import MarkFinder
 from governance.redact.report import RedactionError
@@ -25,6 +28,8 @@ _BATCH_SIZE = 128 * 1024
 """Characters of a batch, but for one text that is longer; between batches time is looked at."""
 _FASTEST = 4_000_000
 """Characters that nobody looks through in a second."""
+_EMPHASIS = re.compile(BETWEEN_EMPHASISED)
+_PLACE = itemgetter(1, 2)
 _NEVER = 2.0
 """More than any score."""
 _IDS_OF_PROVIDERS = frozenset({("response_id",), ("parts", "call_id")})
@@ -189,4 +194,20 @@ class DetectionCache:
             kept = [one for one in kept if text[one.start : one.end] not in allow]
         if marks is not None:
             kept = [one for one in kept if marks.leave_free(one.start, one.end)]
-        return tuple(kept)
+        return tuple(_joined(text, kept) if "**" in text or "~~" in text else kept)
+
+
+def _joined(text: str, found: Sequence[Finding]) -> list[Finding]:
+    """Return findings in order, with one for the words of a name that are emphasised one by one."""
+    out: list[Finding] = []
+    for one in sorted(found, key=_PLACE):
+        last = out[-1] if out else None
+        if (
+            last is not None
+            and last.entity == one.entity == "PERSON"
+            and _EMPHASIS.fullmatch(text, last.end, one.start)
+        ):
+            out[-1] = last._replace(end=one.end)
+        else:
+            out.append(one)
+    return out

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from governance.detect.finding import Finding
-from governance.detect.keys import tells_biometric
+from governance.detect.keys import tells_biometric, tells_coordinates
 from governance.detect.rules.identity_numbers import IDENTITY_WORDS
 from governance.policy.redaction import Operator
 from governance.redact.pseudonym import Pseudonymizer, PseudonymScope
@@ -17,11 +17,17 @@ _KEYS = (
     "passport", "mrn", "medical", "patient", "pin", "passcode", "password", "otp", "tax_id",
     "national_id", "license", "licence", "zip", "postcode", "postal", "plz", "npi", "chart",
     "encounter", "claim", "policy", "member", "subscriber", "serial", "imei", "contact", "whatsapp",
-    "caller", "callback", "msisdn", "number", "iban", "dob", "birth", *IDENTITY_WORDS,
+    "caller", "callback", "msisdn", "number", "iban", "dob", "birth", "born", "yob", "geburt", "naissance",
+    "nacimiento", "nascita", "nascimento", "geboorte", "urodzenia", "employ", "staff", "personnel",
+    "personal", "payroll", "worker", "student", "mitarbeiter", "matrikel", "empleado", "salarié",
+    "dipendente", "funcionário", "medewerker", "personeel", "pracownik", *IDENTITY_WORDS,
 )  # fmt: skip
 """Parts of keys without which a number is only looked at when it is as long as a card's; who looks
 for every identifier asks of each key."""
-_WHOLE_KEYS = "|(?:^|_)(?:to|from|sin|cpf|nif|dni|rut|cnp|bsn|inn|egn|tfn|oib)$"
+_WHOLE_KEYS = (
+    "|(?:^|_)(?:to|from|ip|ip_?v4|ip_?addr(?:ess)?|remote_?addr(?:ess)?|"
+    "sin|cpf|nif|dni|rut|cnp|bsn|inn|egn|tfn|oib)$"
+)
 _FEWEST_DIGITS, _MOST_DIGITS = 4, 19
 """Of numbers that are looked at as such; shorter ones may be ages."""
 _CARD_DIGITS = (15, 16)
@@ -41,6 +47,8 @@ class BareNumbers:
     def digits(self, written: str, path: Path) -> str:
         """Return the digits to look at; empty where nothing speaks for a number."""
         digits = written.lstrip("-")
+        if tells_coordinates(keys_of(path), digits):
+            return digits
         size = len(digits)
         if size > _MOST_DIGITS or not digits.isdigit():
             return ""

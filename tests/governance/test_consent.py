@@ -106,9 +106,12 @@ def test_a_header_cannot_grant() -> None:
 
 
 def test_header_names_are_policy() -> None:
-    spec: dict[str, object] = {"headers": {"opt_out": "X-No-Train", "global_privacy_control": []}}
+    spec: dict[str, object] = {
+        "headers": {"opt_out": "X-No-Train", "global_privacy_control": ["eval"]}
+    }
     headers = (("x-no-train", "train"), ("sec-gpc", "1"))
-    assert ask(spec, key=("share", "train_sft"), headers=headers).purposes == ("share",)
+    key = ("eval", "share", "train_sft")
+    assert ask(spec, key=key, headers=headers).purposes == ("share",)
 
 
 purposes = st.lists(st.sampled_from(PURPOSES), unique=True)
@@ -146,7 +149,7 @@ def test_the_strictest_wins(
     if never:
         spec["limits"] = [{"name": "l", "never": never}]
     if grants:
-        spec["grants"] = [{"name": "g", "purposes": grants}]
+        spec["grants"] = [{"name": "g", "match": {"tenant": "*"}, "purposes": grants}]
     headers = [("x-headrace-opt-out", ",".join(opted_out)), ("sec-gpc", "1" if private else "0")]
     headers += [] if only is None else [("x-headrace-purposes", ",".join(only))]
     verdict = ask(

@@ -519,9 +519,7 @@ def test_what_is_past_its_retention_is_not_stored(tmp_path: Path) -> None:
     late = governor(policy, clock=lambda: T0 + timedelta(days=2)).judge(assembly(placed(call(1))))
     assert late.exchanges[0].disposition == "left_out"
     assert "retention:expired" in late.exchanges[0].reasons
-    hold = (
-        "{classes: {day: 1}, default: day, legal_holds: [{name: case, match: {}, reference: R1}]}"
-    )
+    hold = "{classes: {day: 1}, default: day, legal_holds: [{name: case, match: {tenant: '*'}, reference: R1}]}"
     held = governor(bundle(tmp_path, retention=hold), clock=lambda: T0 + timedelta(days=2)).judge(
         assembly(placed(call(1)))
     )

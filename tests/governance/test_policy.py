@@ -13,6 +13,7 @@ import yaml
 
 from governance.policy import KINDS, PolicyError, load_bundle
 from governance.policy.bundle import SHIPPED
+from governance.policy.consent import TRAINING, Purpose
 from governance.policy.diff import diff_bundles
 from governance.policy.quality import TEXT_COLUMNS, Column, ItemColumn
 from governance.policy.redaction import DEFAULT_ENTITIES
@@ -92,6 +93,12 @@ def test_shipped_bundles_load_by_name_and_fit_the_schema(name: str) -> None:
         schema().validate(yaml.safe_load(file.read_text()))
 
 
+@pytest.mark.parametrize("name", [*BUNDLES, "agents-safe"])
+def test_the_privacy_control_takes_all_learning_and_sharing_away(name: str) -> None:
+    taken = load_bundle(Path(name)).consent.spec.headers.global_privacy_control
+    assert {*taken} == {*TRAINING, Purpose.SHARE}
+
+
 def test_the_default_bundle_is_the_default() -> None:
     assert load_bundle().content_hash == load_bundle(Path("default")).content_hash
 
@@ -101,7 +108,7 @@ def test_the_default_bundle_is_the_default() -> None:
     [
         ("dedup", "identical_retries", "identical_retry", "dedup.yaml:7: spec.identical_retry: unknown field. Valid: identical_retries, "),
         ("dedup", ": leave_out", ": leave", "dedup.yaml:7: spec.identical_retries: unknown value. Valid: 'leave_out' or 'keep'"),
-        ("consent", "grants: []", "grants: [{name: a, purposes: [debgu]}]", "spec.grants.0.purposes.0: unknown value. Valid: 'debug', 'eval'"),
+        ("consent", "grants: []", "grants: [{name: a, match: {tenant: b}, purposes: [debgu]}]", "spec.grants.0.purposes.0: unknown value. Valid: 'debug', 'eval'"),
         ("consent", "grants: []", "grants: [{name: a, match: {tenent: b}, purposes: [debug]}]", "spec.grants.0.match.tenent: unknown field. Valid: agent, app, "),
         ("retention", "default: standard", "default: long", "retention.yaml:6: spec: default: no retention class 'long'. Valid: short, standard"),
         ("quality", "column: leftover_findings", "column: leftovers", "quality.yaml:12: spec.expectations.0.column: unknown value. Valid: 'step_id'"),
@@ -157,7 +164,18 @@ EXPECTATION = "expectations: [{name: e, expectation: expect_column_values_to_be_
         ("retention", "classes: {a: 9999999}\n  default: a", "spec.classes.a: is no whole number of days from 1 to 36500, nor `forever`"),
         ("retention", "classes: {a: yes}\n  default: a", "spec.classes.a: is no whole number of days"),
         ("retention", "classes: {a: 0}\n  default: a", "spec.classes.a: is no whole number of days"),
-        ("retention", "classes: {a: 1}\n  default: a\n  rules: [{name: r, class: a}, {name: s, class: a}]", "spec.rules: 'r' is about all traffic, so that no rule after it decides"),
+        ("retention", "classes: {a: 1}\n  default: a\n  rules: [{name: r, class: a}]", "spec.rules.0.match: is required"),
+        ("retention", "classes: {a: 1}\n  default: a\n  rules: [{name: r, class: a, match: {}}]", "spec.rules.0.match: says nothing"),
+        ("retention", "classes: {a: 1}\n  default: a\n  legal_holds: [{name: h, reference: r}]", "spec.legal_holds.0.match: is required"),
+        ("retention", "classes: {a: 1}\n  default: a\n  legal_holds: [{name: h, reference: r, match: {}}]", "spec.legal_holds.0.match: says nothing"),
+        ("retention", "classes: {a: 1}\n  default: a\n  legal_holds: [{name: h, reference: r, match: }]", "spec.legal_holds.0.match: "),
+        ("consent", "grants: [{name: g, purposes: [debug]}]", "spec.grants.0.match: is required"),
+        ("consent", "grants: [{name: g, match: {}, purposes: [debug]}]", "spec.grants.0.match: says nothing"),
+        ("consent", "limits: [{name: l, match: {}, never: [debug]}]", "spec.limits.0.match: says nothing"),
+        ("consent", "headers: {global_privacy_control: []}", "spec.headers.global_privacy_control: is empty"),
+        ("capture", "rules: [{name: r, match: {}, level: metadata}]", "spec.rules.0.match: says nothing"),
+        ("redaction", "entities: {organization: pseudonym}", "spec.entities: 'organization': entity types are in capitals. Did you mean ORGANIZATION?"),
+        ("redaction", "entities: {EMAIL-ADDRESS: mask}", "spec.entities: 'EMAIL-ADDRESS': entity types are in capitals"),
         ("redaction", "disabled: [EMAIL]", "Did you mean EMAIL_ADDRESS?"),
         ("redaction", "disabled: [PASSWORD]", "spec.disabled: PASSWORD is a secret, and those are always looked for"),
         ("redaction", "disabled: [PERSON]\n  entities: {PERSON: mask}", "spec.disabled: PERSON is in `entities` too"),
@@ -447,7 +465,12 @@ def test_a_diff_names_settings_not_layout(folder: Path) -> None:
     (folder / "dedup.yaml").write_text("# moved\n" + (folder / "dedup.yaml").read_text())
     assert diff_bundles(old, load_bundle(folder)) == []
     change(folder, "dedup", "repeated_steps: leave_out", "repeated_steps: keep")
-    change(folder, "consent", "grants: []", "grants: [{name: acme, purposes: [debug]}]")
+    change(
+        folder,
+        "consent",
+        "grants: []",
+        "grants: [{name: acme, match: {app: a}, purposes: [debug]}]",
+    )
     changes = {(c.kind, c.field): (c.old, c.new) for c in diff_bundles(old, load_bundle(folder))}
     assert changes["Dedup", "repeated_steps"] == ("leave_out", "keep")
     assert changes["Consent", "grants.acme.purposes"] == (None, ["debug"])

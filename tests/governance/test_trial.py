@@ -92,7 +92,7 @@ def test_an_exchange_is_explained_rule_by_rule() -> None:
 
 def test_rules_that_do_not_fit_are_told_too(folder: Path) -> None:
     retention = folder / "retention.yaml"
-    rules = "[{name: eu, match: {region: eu}, class: short}, {name: all, class: short}]"
+    rules = "[{name: eu, match: {region: eu}, class: short}, {name: all, match: {tenant: '*'}, class: short}]"
     held = "[{name: case, match: {tenant: other}, reference: C}]"
     said = retention.read_text().replace("rules: []", f"rules: {rules}")
     retention.write_text(said.replace("legal_holds: []", f"legal_holds: {held}"))

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from governance.detect.finding import Finding, Unit
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.model import covered, segments
+from governance.detect.names.patterns import BETWEEN_EMPHASISED
 from governance.detect.names.person_checks import names_no_person
 from governance.detect.names.tagger import EMBEDDED, LABELS, Floats, NamesTagger, TextTokens
 from governance.names.words import common
@@ -30,6 +31,8 @@ _LONGEST_VALUE = 200
 _WORDS = re.compile(r"(?<![@\w])[^\W\d_]{3,}")
 _ANY_NUMBER = str.maketrans("0123456789", "1111111111")
 """Which number it is says nothing of who is named: lines that differ in numbers are asked about once."""
+_EMPHASIS = re.compile(rf"(?<=[^\W\d_])(?:{BETWEEN_EMPHASISED})(?=[^\W\d_])")
+"""To the model, spaces."""
 _PLAIN_KEYS = frozenset({"text", "content", "value", "arguments", "parts"})
 _A_KEY = "*"
 """What stands in a key path for a key that is looked at itself."""
@@ -139,6 +142,8 @@ class EmbeddedNames:
             before = _before(unit)
             for at, piece in segments(text, _SEGMENT):
                 data = (before + piece).translate(_ANY_NUMBER)
+                if "**" in data or "~~" in data:
+                    data = _EMPHASIS.sub(lambda marks: " " * len(marks[0]), data)
                 name = blake2b(data.encode("utf-8", "surrogatepass"), digest_size=16).digest()
                 of_unit.append((at - len(before), at, name))
                 if name not in self._cache:

@@ -17,6 +17,8 @@ OTHER_SCRIPT = re.compile(
     r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6}(?:[ \u00b7・][\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{1,6})?"
     r"|[\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}(?: [\u0600-\u06ff\u0590-\u05ff\u0900-\u097f]{2,12}){1,2}"
 )
+BETWEEN_EMPHASISED = r"\*{2,3} ?\*{2,3}|~~ ?~~"
+"""Marks of Markdown between two words of which each is emphasised."""
 CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 TWO_IN_SMALL = re.compile(r"(?<![\w./@\-])([a-z]{3,14})(?= ([a-z]{4,20})(?![\w/@=(\-]|\.\w))")
 GREETED_IN_SMALL = re.compile(

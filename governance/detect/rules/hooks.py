@@ -102,7 +102,7 @@ _OWN: tuple[Check, ...] = (
     checks.user_name, checks.vin, checks.luhn, name_checks.surname_in_small,
 )  # fmt: skip
 _OF_PASSWORDS: tuple[Check, ...] = (
-    password_checks.labelled, password_checks.letters, password_checks.literal, password_checks.noun,
+    password_checks.bare, password_checks.labelled, password_checks.letters, password_checks.literal, password_checks.noun,
     password_checks.option, password_checks.phrase, password_checks.quoted, password_checks.strong,
     password_checks.told, password_checks.unusual,
 )  # fmt: skip

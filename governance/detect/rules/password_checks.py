@@ -2,7 +2,7 @@
 
 import re
 
-from governance.names.words import common, is_plain, things
+from governance.names.words import common, is_plain, parts_of_programs, programs, things
 
 _WORDS_THAT_STAND_FOR_ONE = (
     r"your?s?|my|our|the|an?|this|that|some|any|new|old|current|real|actual|strong|secure|secret|secrets|"
@@ -81,6 +81,17 @@ def letters(value: str) -> bool:
 def unusual(value: str) -> bool:
     """Whether letters are a password where any word may follow: no everyday word of any language."""
     return letters(value) and not is_plain(value.lower())
+
+
+_ACCOUNT_COMMAND = re.compile(r"(?i)(?:user|group)(?:add|del|mod|show|next)\Z")
+
+
+def bare(value: str) -> bool:
+    """Whether what stands behind a label alone is one: ``pwd`` and ``pw`` are commands too."""
+    if value.isdigit() or _mixed(value):
+        return True
+    of_programs = parts_of_programs() | programs()
+    return unusual(value) and not (value.lower() in of_programs or _ACCOUNT_COMMAND.match(value))
 
 
 _SENTENCE = """

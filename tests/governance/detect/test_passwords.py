@@ -29,6 +29,9 @@ LETTERS = ("qwerty", "letmein", "correcthorsebattery", "trustnoone", "Drachenblu
         "PGPASSWORD='{}' psql -h db.local",
         "user: 1\npassword: {}\nport: 22",
         "login with maria / {}",
+        "pwd {}",
+        "user maria pw {}.",
+        "(mdp {})",
         "tool --password {} --verbose",
         "tool --password={} --verbose",
         "mysql -u root -p{} shop",
@@ -310,6 +313,16 @@ ABOUT_PASSWORDS = (
     "PASSWORD_MIN_LENGTH=12",
     "spring.datasource.password=${PW}",
     "password sufficient pam_unix.so",
+    "pwd prints the working directory",
+    "run pwd inside the container",
+    "the PWD environment variable",
+    "the pwd builtin of bash",
+    "the pwd module of Python",
+    "$ pwd /home/build",
+    "cd src && pwd && make",
+    "pw useradd deploy",
+    "ls -la; pwd; whoami",
+    "password 12 of 30",
 )
 
 

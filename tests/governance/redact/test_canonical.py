@@ -93,6 +93,8 @@ def test_a_name_is_one_subject_without_what_leads_to_it(said: str, name: str) ->
     ("written", "name"),
     [
         ("HARTWIG, LEONIE", "Leonie Hartwig"),
+        ("Leonie****Hartwig", "Leonie Hartwig"),
+        ("Leonie** **Hartwig", "Leonie Hartwig"),
         ("leonie  hartwig", "Leonie Hartwig"),
         ("Mar\u00eda Gonz\u00e1lez", "Maria Gonzalez"),
         ("\u0141ukasz N\u00f8rgaard", "Lukasz Norgaard"),

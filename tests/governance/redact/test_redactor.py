@@ -261,6 +261,11 @@ def test_a_secret_found_once_is_gone_everywhere() -> None:
         ("card <CREDIT_CARD:4012888888881881>", "4012888888881881"),
         ("phone <PERSON~0.----------------415-555-0132>", "415-555-0132"),
         ("key <AKIAIOSFODNN7EXAMPLE>", "AKIAIOSFODNN7EXAMPLE"),
+        ("<PASSPORT_C01X00T47>", "C01X00T47"),
+        ("my <PASSPORT_NUMBER:C01X00T47>, please", "C01X00T47"),
+        ("<PHONE_4155550132> and <phone_4155550132>", "4155550132"),
+        ("<DATE_OF_BIRTH_1984-03-02>", "1984-03-02"),
+        ("national id <A123456789>", "A123456789"),
     ],
 )
 def test_what_only_looks_like_a_mark_is_looked_at(said: str, hidden: str) -> None:

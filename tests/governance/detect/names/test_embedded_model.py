@@ -40,6 +40,16 @@ def test_a_given_name_with_a_hyphen_is_found_whole() -> None:
     assert found("Lead: Sun-hee Kang, procurement") >= {("PERSON", "Sun-hee Kang")}
 
 
+@pytest.mark.parametrize("name", ["Leonie****Hartwig", "Leonie~~~~Hartwig", "Leonie** **Hartwig"])
+def test_a_name_of_two_emphasised_words_is_found_whole(name: str) -> None:
+    assert found(f"Ask {name} about the lamp.") == {("PERSON", name)}
+    assert found(name) == {("PERSON", name)}
+
+
+def test_a_power_in_code_names_nobody() -> None:
+    assert not found("area = Length**Width; total = base**exponent")
+
+
 def test_people_and_places_in_plain_text() -> None:
     text = "Brenda Thistlewood moved from Lisbon to Nairobi last spring."
     assert found(text) >= {

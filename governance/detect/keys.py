@@ -147,7 +147,7 @@ def _address_number(value: str) -> bool:
 _EXACT = r"[+-]?\d{1,3}\.\d{4,}"
 _PLACE_KEYS = (
     r"lat|latitude|lon|lng|long|longitude|lat_?(?:lon|lng|long)|coord(?:inate)?s?|"
-    r"gps(?:_?(?:position|location))?|geo_?(?:location|point|position)"
+    r"gps(?:_?(?:position|location))?|(?:geo_?)?(?:location|point|position)|geo"
 )
 _COORDINATES = re.compile(rf"{_EXACT}(?:[,;] ?{_EXACT})?\Z")
 """Degrees to ten metres and less: where somebody stands, not which town it is."""

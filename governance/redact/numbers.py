@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from governance.detect.finding import Finding
 from governance.detect.keys import tells_biometric, tells_coordinates
+from governance.detect.names.key_names import key_words
 from governance.detect.rules.identity_numbers import IDENTITY_WORDS
 from governance.policy.redaction import Operator
 from governance.redact.pseudonym import Pseudonymizer, PseudonymScope
@@ -55,7 +56,9 @@ class BareNumbers:
         if size in _CARD_DIGITS:
             return digits
         key = "_".join(path[-2:]).lower()
-        speaks = "age" in key if size < _FEWEST_DIGITS else self._key.search(key)
+        if size < _FEWEST_DIGITS:
+            return digits if "age" in key else ""
+        speaks = self._key.search(key) or self._key.search("_".join(key_words(path[-2:])))
         return digits if speaks else ""
 
     def is_identity(self, written: str, path: Path, people: Sequence[str]) -> bool:

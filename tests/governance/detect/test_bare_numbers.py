@@ -15,7 +15,7 @@ from tests.governance.redaction_support import text, value
         ("dob", 19840506), ("aadhaar", 234567890124), ("cpf", 52998224725), ("pesel", 44051401359), ("dni", 12345678),
         ("steuer_id", 86095742719), ("bsn", 111222333), ("iban_digits", 370400440532013000), ("ibanNumber", 370400440532013000),
         ("account_digits", 88231904772), ("card_digits", 4012888888881881),
-        ("ip", 1366771342), ("client_ip", 1366771342), ("ipAddress", 3405803778), ("remote_addr", 1366771342),
+        ("ip", 1366771342), ("client_ip", 1366771342), ("clientIp", 1366771342), ("taxId", 86095742719), ("ipAddress", 3405803778), ("remote_addr", 1366771342),
         ("employee_id", 482913), ("employeeNumber", 482913), ("staff_no", 48291), ("student_id", 482913),
         ("Personalnummer", 482913), ("Matrikelnummer", 4829131),
         ("birth_year", 1984), ("yearOfBirth", 1984), ("dob", 1984), ("born", 1984), ("Geburtsjahr", 1984),
@@ -43,7 +43,7 @@ def test_other_numbers_stay(key: str, number: float) -> None:
     ("key", "said"),
     [
         ("ip", "1366771342"), ("employee_id", "482913"), ("birth_year", "1984"), ("lat", "52.520008"), ("lon", "-13.404954"),
-        ("coordinates", "52.520008, 13.404954"),
+        ("coordinates", "52.520008, 13.404954"), ("location", "52.520008,13.404954"), ("homeLocation", "52.520008, 13.404954"),
     ],
 )  # fmt: skip
 def test_the_same_goes_where_it_is_a_text(key: str, said: str) -> None:

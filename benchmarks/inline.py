@@ -107,7 +107,7 @@ def everything(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _text_of(path: str, body: bytes, *, streamed: bool) -> str:
+def text_of(path: str, body: bytes, *, streamed: bool) -> str:
     """Return the text of an answer as its client reads it."""
     lines = [body]
     if streamed:
@@ -164,10 +164,10 @@ class AtRest:
             [one.parts for one in clean.context]
             + [canonical_json(clean.fields.tools).decode("utf-8", "replace")]
         )
-        return [value for value in values if _within(value, left)]
+        return [value for value in values if is_within(value, left)]
 
 
-def _within(value: str, text: str) -> bool:
+def is_within(value: str, text: str) -> bool:
     """Tell whether a value stands in a text, as it is or as JSON in JSON writes it."""
     forms, form = [value], value
     for _ in range(3):
@@ -189,13 +189,13 @@ def leaks(client: httpx.Client, upstream: Upstream, seed: int, count: int) -> di
         if answer.status_code != 200:
             raise RuntimeError(f"the gateway answered {answer.status_code}")
         sent = upstream.seen.pop().body.decode()
-        through = [one.value for one in some if _within(one.value, sent)]
+        through = [one.value for one in some if is_within(one.value, sent)]
         if through:
             at_rest = at_rest or AtRest()
             also = at_rest.leaves(path, json.dumps(body).encode(), through)
             unknown += len(also)
             reached += len(through) - len(also)
-        text = _text_of(path, answer.content, streamed=streamed)
+        text = text_of(path, answer.content, streamed=streamed)
         restored += text == f"You said: {everything(body)}!"
         left += len(FORM.findall(answer.text))
         number += 1
@@ -209,7 +209,7 @@ def leaks(client: httpx.Client, upstream: Upstream, seed: int, count: int) -> di
     }
 
 
-def _conversation(size: int, person: Secret) -> list[dict[str, str]]:
+def conversation_of(size: int, person: Secret) -> list[dict[str, str]]:
     """Return messages of about so many bytes, of everyday words and one person."""
     said: list[dict[str, str]] = [{"role": "user", "content": person.sentence}]
     draw = random.Random(f"inline/{size}")  # noqa: S311 - reproducible, not secret
@@ -222,7 +222,7 @@ def _conversation(size: int, person: Secret) -> list[dict[str, str]]:
 def added(client: httpx.Client, size: int, person: Secret, rounds: int) -> float:
     """Return what a warm conversation's next call waits longer, in milliseconds at the median."""
     times: dict[str, list[float]] = {"model": [], "plain": []}
-    messages = _conversation(size, person)
+    messages = conversation_of(size, person)
     for number in range(rounds + 3):
         for route, taken in times.items():
             said = [*messages, {"role": "user", "content": f"And number {number}?"}]
@@ -261,7 +261,7 @@ def cost_when_off(folder: Path, setup: InlineSetup, rounds: int) -> dict[str, An
     """Return requests that another route changed, and its CPU over that of a gateway without surrogates."""
     heads: dict[str, set[str]] = {"with": set(), "without": set()}
     spent: dict[str, float] = {"with": 0.0, "without": 0.0}
-    body = json.dumps({"model": "m", "messages": _conversation(1_000, _person(1))}).encode()
+    body = json.dumps({"model": "m", "messages": conversation_of(1_000, _person(1))}).encode()
     with Upstream(_ok) as upstream, ExitStack() as stack:
         ends: dict[str, tuple[httpx.Client, psutil.Process]] = {}
         for name, inline in (("with", setup), ("without", None)):

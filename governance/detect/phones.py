@@ -147,7 +147,7 @@ _NUMBERED_THINGS = frozenset(
 )  # fmt: skip
 """What has a number too that is no phone's: a part number."""
 _SAID_IN_SCRIPT = re.compile(
-    r"(?:电话|電話|手机|手機|手机号|联系方式|携帯|ケータイ|連絡先|전화|휴대폰|핸드폰|연락처|โทร|เบอร์)[^0-9\n]{0,8}\Z"
+    r"(?:मोबाइल|मोबाईल|फ़ोन|फोन|मो\.|মোবাইল|ফোন|மொபைல்|தொலைபேசி|మొబైల్|ఫోన్|ಮೊಬೈಲ್|മൊബൈൽ|મોબાઇલ|ਮੋਬਾਈਲ|موبائل|موبایل|جوال|هاتف|هاتفي|电话|電話|手机|手機|手机号|联系方式|携帯|ケータイ|連絡先|전화|휴대폰|핸드폰|연락처|โทร|เบอร์)[^0-9\n]{0,8}\Z"
 )
 """Words of scripts without spaces that make the digits behind them a phone number."""
 _WHO = r"(?:(?-i:[A-Z\u00c0-\u00de\u0100-\u017f])[\w'.-]{1,20} ){1,3}"
@@ -155,9 +155,9 @@ _WHO = r"(?:(?-i:[A-Z\u00c0-\u00de\u0100-\u017f])[\w'.-]{1,20} ){1,3}"
 _CALLED = re.compile(
     r"(?:\b(?:call|ring|text|phone|dial|reach|whatsapp|sms|callback)(?:(?: (?:me|us|him|her|them|back|you))+(?: (?:on|at|under|via))?| (?:on|at|under|via)):?"
     r"|\b(?:appele[rz]|rappele[rz]|joindre|joignable|contacte[rz])(?:-moi|-nous| moi)? ?(?:au|le|sur le)?:?"
-    r"|\b(?:ll\u00e1m[ae](?:me|nos|lo|la)?|llamar|llamadme|contactar?(?:me)?)(?: al?| en el)?:?|\b(?:chiama(?:mi|temi|re|ci)?|chiami|contatta(?:mi|re)?)(?: al| il| lo)?:?"
-    r"|\b(?:lig(?:ue|a|ar)(?:-me|-nos)?|telefon(?:e|ar))(?: para(?: o)?| no| ao)?:?|\b(?:bel(?:len)?|bereikbaar)(?: me| mij| ons)?(?: op)?:?"
-    r"|\b(?:ruf(?:en|t)?(?: sie)?(?: mich| uns)?(?: an| zur\u00fcck)?|anrufen|erreich(?:en|bar)(?: sie)?(?: mich| uns)?|melde(?:n sie sich| dich))(?: bitte)?(?: unter| auf)?:?"
+    r"|\b(?:ll\u00e1m[ae](?:me|nos|lo|la)?|llamar(?:me|nos|l[eoa]s?)?|llamadme|contactar?(?:me)?)(?: al?| en el)?:?|\b(?:chiama(?:mi|temi|re|ci|rmi|rci|rl[aoi])?|chiami|contatta(?:mi|re|rmi|rci|rl[aoi])?)(?: al| il| lo)?:?"
+    r"|\b(?:lig(?:ue|a|ar)(?:-me|-nos|-lhes?)?|telefon(?:e|ar)(?:-me|-nos|-lhes?)?|contact[aá](?:r|-l[oa]s?))(?: para(?: o)?| no| ao)?:?|\b(?:bel(?:len)?|bereikbaar)(?: me| mij| ons)?(?: op)?:?"
+    r"|\b(?:ruf(?:en|t)?(?: sie)?(?: mich| uns)?(?: an| zur\u00fcck)?|anrufen|erreich(?:en|bar)(?: sie)?(?: mich| uns| ihn| sie)?|melde(?:n sie sich| dich))(?: bitte)?(?: unter| auf)?:?"
     r"|\b(?:za|od)?dzwo(?:ni\u0107|\u0144|\u0144cie)(?: do mnie)?(?: pod| na)?(?: numer)?:?|\b(?:za)?vol(?:ejte|at|ej)(?: mi| n\u00e1m)?(?: na)?:?"
     r"|\bpros(?:z\u0119|imy) o (?:kontakt|telefon)(?: pod)?(?: nr| numer(?:em)?)?:?|\bcontatt(?:are|i) (?:il|al) numero:?"
     rf"|\b(?:call|ring|text|phone|reach|contact|whatsapp) {_WHO}(?:on|at|under|via):?|\b(?:ll[a\u00e1]m[ae](?:r|le)?|contactar?(?: con)?) (?:a )?{_WHO}al?:?"

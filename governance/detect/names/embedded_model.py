@@ -15,7 +15,7 @@ from governance.detect.names.person_checks import names_no_person
 from governance.detect.names.tagger import EMBEDDED, LABELS, Floats, NamesTagger, TextTokens
 from governance.names.words import common
 
-VERSION = "embedded-3"
+VERSION = "embedded-4"
 _LEAST: Mapping[str, float] = {"PERSON": 0.6, "USERNAME": 0.6, "LOCATION": 0.5, "ORGANIZATION": 0.5}
 """How likely a label is at least where it counts."""
 _DOUBTED = 0.15
@@ -47,6 +47,10 @@ _REMOTE = re.compile(
     r"[\w.~\-]+/[\w.~/\-]+"
 )
 """Where a repository is; whose it is, the rules for accounts judge."""
+_BRANCH = re.compile(
+    r"(?<![\w.\-])(?:fix|feat|feature|bugfix|hotfix|chore|release|refactor|revert)/\Z"
+)
+"""What a branch begins with whose name says what changes."""
 _IN_CAMEL_CASE = re.compile(r"[a-z]+(?:[A-Z][a-z0-9]*)+\Z")
 _SHORT = 60
 _FIRST_HALF = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{1,16}-\Z")
@@ -91,6 +95,10 @@ class EmbeddedNames:
                     continue
                 if start and unit.view.text[start - 1] == "@":
                     continue  # an account, which the rules for accounts judge
+                if label == "USERNAME" and _BRANCH.search(
+                    unit.view.text, max(0, start - 10), start
+                ):
+                    continue
                 if label == "PERSON" and unit.view.text[start - 1 : start] == "-":
                     start = _before_the_hyphen(unit.view.text, start)
                 begin, stop = unit.view.span(start, end)

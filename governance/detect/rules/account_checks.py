@@ -83,6 +83,21 @@ def mentioned(value: str) -> bool:
     return person_account(plain) is True and not is_plain(plain) and plain not in things()
 
 
+_OF_A_PERSON = re.compile(r"[a-z]{2,}.*(?:_[a-z\d]|\d{2})")
+_VERSION = re.compile(r"(?:v|version|rev|step|type|level|phase|part)[_.\-]?\d")
+
+
+def of_ones_own(value: str) -> bool:
+    """Whether what somebody calls their account is one, of plain words too: an underscore or digits are in it."""
+    plain = value.lower()
+    return (
+        _OF_A_PERSON.match(plain) is not None
+        and plain not in service_accounts()
+        and _VERSION.match(plain) is None
+        and (any(map(str.isdigit, plain)) or person_account(plain) is True)
+    )
+
+
 @cache
 def _names() -> frozenset[str]:
     return first_names() | family_names()

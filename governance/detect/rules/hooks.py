@@ -118,6 +118,7 @@ HOOKS: Mapping[str, Check] = {
     "account_of_a_person": account_checks.person_account,
     "account_told": account_checks.told_account,
     "account_mentioned": account_checks.mentioned,
+    "account_of_ones_own": account_checks.of_ones_own,
     "account_named_after_somebody": account_checks.named_after_somebody,
 }
 """Checks of a value by name: True makes a finding sure, False rejects it, None leaves it to the words around it."""

@@ -256,6 +256,38 @@ def _nothing(number: str) -> bool:
     return len(set(number)) > 2
 
 
+def _vat(number: str) -> bool:
+    """Whether a VAT number is what its country calls a person by: elsewhere a company's is another number."""
+    body = number[2:]
+    match number[:2]:
+        case "EL" | "GR":
+            return _digits(body, 9) and _gr(body)
+        case "ES":
+            return len(body) == 9 and body[-1].isalpha() and _es_letter(body)
+        case "PT":
+            return _digits(body, 9) and body[0] in "123" and CHECKS["pt_nif"](body)
+        case "BG":
+            return _digits(body, 10) and CHECKS["bg_egn"](body)
+        case "HR":
+            return _digits(body, 11) and _iso_7064(body)
+        case "IE":
+            return len(body) in (8, 9) and body[:7].isdigit() and body[7:].isalpha() and _ie(body)
+        case "CZ" | "SK":
+            return _digits(body, 10) and _cz(body)
+        case "NL":
+            return body[9:10] == "B" and _digits(body[:9], 9) and CHECKS["nl_bsn"](body[:9])
+        case "SE":
+            return _digits(body, 12) and CHECKS["se_personnummer"](body[:10])
+        case "RO":
+            return _digits(body, 13) and _ro(body)
+        case _:
+            return False
+
+
+def _digits(text: str, count: int) -> bool:
+    return len(text) == count and text.isdigit()
+
+
 CHECKS: dict[str, Callable[[str], bool]] = {
     "format": _nothing,
     "luhn": luhn,
@@ -306,5 +338,6 @@ CHECKS: dict[str, Callable[[str], bool]] = {
     "lu_matricule": _lu,
     "is_kennitala": _is,
     "co_nit": _co,
+    "vat_of_a_person": _vat,
 }
 """By the names that the table of identity numbers uses."""

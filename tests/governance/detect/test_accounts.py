@@ -89,6 +89,25 @@ def test_roles_of_teams_and_companies_stay(kept: str) -> None:
     assert text(kept) == kept
 
 
+@pytest.mark.parametrize(
+    ("said", "account"),
+    [
+        ("pls reset my account sandy_beaches_88", "sandy_beaches_88"), ("mein Konto ist blumen_wiese", "blumen_wiese"), ("mi usuario es perrito77, gracias", "perrito77"),
+        ("my game login dark_horse.21?", "dark_horse.21"), ("mon compte soleil_75", "soleil_75"),
+    ],
+)  # fmt: skip
+def test_what_somebody_calls_their_account_goes(said: str, account: str) -> None:
+    assert account not in text(said)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["my account settings", "her account manager", "my user v2", "my login step_2 fails", "mein Konto gesperrt", "my account is over-drawn", "my account doesn't load"],
+)  # fmt: skip
+def test_what_else_is_said_of_an_account_stays(kept: str) -> None:
+    assert text(kept) == kept
+
+
 def test_an_account_that_was_found_goes_everywhere() -> None:
     listing = (
         "drwxr-x--- 2 tferncliffe tferncliffe 4096 Nov  3 10:15 tferncliffe\nmv a tferncliffe/"

@@ -376,3 +376,37 @@ def test_passwords_and_codes_told_in_prose_go(told: str, password: str) -> None:
 )
 def test_codes_of_things_stay(said: str) -> None:
     assert text(said) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("my wifi pw is Gr33nTurtle#44 pls", "Gr33nTurtle#44"), ("mdp est Soleil!75", "Soleil!75"), ("gate code 4471.", "4471"), ("digicode 24B68", "24B68"), ("Türcode: 4471#", "4471#"),
+        ("Haustürcode 4471", "4471"), ("code portail A4471", "A4471"), ("código de la puerta 4471", "4471"), ("codice del cancello: 4471", "4471"), ("kod do bramy 4471", "4471"),
+        ("portkod 4471", "4471"), ("código do portão 4471", "4471"),
+    ],
+)  # fmt: skip
+def test_codes_of_doors_and_short_words_for_a_password_go(said: str, code: str) -> None:
+    assert code not in text(said)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["the pass is required", "pw is wrong", "port code 22 is open", "gate code review", "error code 24B", "the door code changed in May", "pass is slow"],
+)  # fmt: skip
+def test_what_is_said_of_codes_and_passwords_stays(kept: str) -> None:
+    assert text(kept) == kept
+
+
+@pytest.mark.parametrize("key", ["security_answer", "secretAnswer", "recovery_question_answer"])
+def test_keys_tell_the_answer_to_a_question(key: str) -> None:
+    assert "Biscuit" not in str(value({key: "Biscuit"}))
+
+
+def test_keys_tell_a_maiden_name() -> None:
+    assert "Quibodeau" not in str(value({"mothers_maiden_name": "Quibodeau"}))
+
+
+@pytest.mark.parametrize("date", ["01JAN95", "1-Feb-1990", "12 Sept"])
+def test_keys_tell_a_birth_however_it_is_written(date: str) -> None:
+    assert date not in str(value({"dob": date}))

@@ -22,6 +22,7 @@ def _with_model() -> Redactor:
         "We compared Nova Lite, Gemini Pro and GPT.", "Vendors: Hugo Boss, Ernst & Young",
         "shares of Wells Fargo rose", "From Nancy to Dallas by train.", "Font: Montserrat",
         "git@github.com:acme/core.git", "pip install git+ssh://git@github.com/acme/core.git@v1.2.3",
+        "git checkout -b fix/august-rollover && git push -u origin fix/august-rollover",
         "version 1.2.3.4", '"version": "1.2.3.4"', "Chrome/14.20.1.30 Safari/537.36", "core-1.2.3.4.tar.gz",
         "upgrade to 1.2.3.4", "/search?zip=94110&age=34",
         "1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377",

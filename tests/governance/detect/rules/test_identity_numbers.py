@@ -95,6 +95,12 @@ def test_numbers_of_other_things_stay(kept: str) -> None:
     assert text(kept) == kept
 
 
+@pytest.mark.parametrize("said", ["Customer (ID {}) says", "ID: {}"])
+def test_id_alone_tells_a_number_whose_check_holds(said: str) -> None:
+    assert "8801235111088" not in text(said.format("8801235111088"))
+    assert "8801235111089" in text(said.format("8801235111089"))
+
+
 def test_they_are_government_ids() -> None:
     assert data_classes(["NATIONAL_ID"]) == ("government_id",)
 

@@ -72,6 +72,13 @@ def elicited_answer(message: JsonObject) -> ElicitedAnswer | None:
     return ElicitedAnswer(question_id, _DECISIONS.get(action) if isinstance(action, str) else None)
 
 
+def withdrawal(question: JsonObject) -> JsonObject:
+    """Return what tells a client that nobody waits for its user's answer any more."""
+    said = "Headrace: this call is decided, or its time is up."
+    params: JsonObject = {"requestId": question["id"], "reason": said}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
 class Elicitations:
     """Knows which sessions can be asked, and makes and recognises questions."""
 

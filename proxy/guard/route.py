@@ -12,7 +12,13 @@ from proxy.clients.shared_counters import SharedCounters
 from proxy.guard.approvals import BY_CLIENT, Approval, Approvals
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
 from proxy.guard.denied_calls import DeniedCall, DeniedCalls
-from proxy.guard.elicitation import ClientUser, Elicitations, ElicitedAnswer, McpSession
+from proxy.guard.elicitation import (
+    ClientUser,
+    Elicitations,
+    ElicitedAnswer,
+    McpSession,
+    withdrawal,
+)
 from proxy.guard.operators import Audit, OperatorTerms
 from proxy.guard.rules import (
     ActionRule,
@@ -280,7 +286,7 @@ class CallGuard:
         approvals, told = self._terms.approvals, 0
         deadline = time.monotonic() + rule.seconds
         user = await self._user(rule, waiting)
-        asked: str | None = None
+        asked, question = "", None
         while True:
             row = await asyncio.to_thread(
                 approvals.ask,
@@ -303,10 +309,15 @@ class CallGuard:
                 row = await self._changed(row, until, waiting.gone)
             if row.status == "approved" and not waiting.gone():
                 if await asyncio.to_thread(approvals.claim, row.approval_id):
-                    return await asyncio.to_thread(approvals.get, row.approval_id)
+                    row = await asyncio.to_thread(approvals.get, row.approval_id)
+                    break
                 continue  # another call like it was faster
             if row.status != "used" or waiting.gone() or time.monotonic() >= deadline:
-                return row
+                break
+        is_in_vain = not row.is_by_client and not waiting.gone()
+        if user is not None and question is not None and is_in_vain:
+            user.put(withdrawal(question))
+        return row
 
     # Users of MCP clients.
 

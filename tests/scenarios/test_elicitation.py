@@ -307,7 +307,9 @@ def test_a_session_that_cannot_ask_is_not_asked_and_gets_no_other_s_approval(raw
 
 def test_an_answer_that_comes_too_late_changes_nothing(raw: Raw) -> None:
     raw.begin("mine", elicitation={})
-    asked, told = raw.call("mine", 700, "brief")
+    asked, withdrawn, told = raw.call("mine", 700, "brief")
+    assert withdrawn["method"] == "notifications/cancelled"
+    assert withdrawn["params"]["requestId"] == asked["id"]
     assert "nobody answered in time" in told["result"]["content"][0]["text"]
     assert raw.answer(asked["id"], "mine").status_code == 202
     assert [one.status for one in raw.setup.approvals().list("all")] == ["expired"]

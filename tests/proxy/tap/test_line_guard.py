@@ -170,6 +170,10 @@ def test_another_run_s_answer_decides_nothing(scene: Scene, tmp_path: Path) -> N
     (waiting,) = scene.approvals.list()
     scene.approvals.decide(waiting.approval_id, approve=True, who="ada")
     until(lambda: scene.server[1:])
+    # An operator was faster: the client need not ask any more.
+    (withdrawn,) = scene.client[1:]
+    assert withdrawn["method"] == "notifications/cancelled"
+    assert withdrawn["params"]["requestId"] == asked["id"]
     other.lines.close()
     other.ledger.close()
 

@@ -117,7 +117,8 @@ class _Demo:
         story.chapter("The house opens")
         story.say(f"seed {self._options.seed}: the same tasks and people with --seed next time")
         story.say(
-            "a small transformer is trained from random weights, about two minutes (kept for the next time)"
+            "a small transformer is trained from random weights (kept for the next time): some ten minutes "
+            "where the processor has no bfloat16"
         )
         with story.waiting("the base model learns, then everything starts"):
             self._house.open(self._options.home / "practice")

@@ -35,13 +35,11 @@ RULES: dict[str, Any] = {
             "match": {"tools": ["add", "pay"], "arguments": [{"path": "$.a", "above": 100}]},
             "decision": "hold",
             "approver": "client",
-            "wait_seconds": 60,
+            "wait_seconds": 600,
         },
-        {"name": "short", "match": {"tools": "brief"}, "decision": "hold", "approver": "client",
-         "wait_seconds": 1},
-        {"name": "reviewed", "match": {"tools": "review"}, "decision": "hold", "wait_seconds": 60},
+        {"name": "reviewed", "match": {"tools": "review"}, "decision": "hold", "wait_seconds": 600},
     ]
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -307,12 +305,16 @@ def test_a_session_that_cannot_ask_is_not_asked_and_gets_no_other_s_approval(raw
 
 def test_an_answer_that_comes_too_late_changes_nothing(raw: Raw) -> None:
     raw.begin("mine", elicitation={})
-    asked, withdrawn, told = raw.call("mine", 700, "brief")
+    with in_background(lambda: raw.call("mine", 700)) as found:
+        row = waiting(raw.setup)
+        raw.setup.approvals().decide(row.approval_id, approve=False, who="ada")
+    asked, withdrawn, told = found[0]
     assert withdrawn["method"] == "notifications/cancelled"
     assert withdrawn["params"]["requestId"] == asked["id"]
-    assert "nobody answered in time" in told["result"]["content"][0]["text"]
-    assert raw.answer(asked["id"], "mine").status_code == 202
-    assert [one.status for one in raw.setup.approvals().list("all")] == ["expired"]
+    assert "a person denied this call" in told["result"]["content"][0]["text"]
+    assert raw.answer(raw.question(row, "mine"), "mine").status_code == 202
+    (row,) = raw.setup.approvals().list("all")
+    assert (row.status, row.decided_by) == ("denied", "ada")
     assert raw.calls() == 0
 
 

@@ -165,14 +165,14 @@ _CALLED = re.compile(
     rf"|\br?appell?e[rz]? (?:m\. |mme )?{_WHO}(?:au|sur le):?|\b(?:chiama(?:re)?|contatta(?:re)?) {_WHO}al(?:lo)?:?"
     rf"|\b(?:lig(?:ue|a|ar)|telefon(?:e|ar)) (?:para |a )?(?:[oa] )?{_WHO}(?:no|pelo|para o):?|\bbel(?:len)? (?:met )?{_WHO}op:?"
     rf"|\b(?:za)?dzwo(?:ni\u0107|\u0144) do {_WHO}(?:pod|na)(?: numer)?:?"
-    r"|\bring(?: mig| mej| meg| til)?(?: p\u00e5)?:?|\bsoita(?: minulle| numeroon)?:?|\b\u0437\u0432\u043e\u043d\u0438\u0442\u0435:?|\bh\u00edv(?:jon|j)(?: a)?:?|\bsuna\u021bi(?:-m\u0103)?(?: la)?:?)\s{1,2}\Z",
+    r"|\bмой номер(?: телефона)?:?|\bring(?: mig| mej| meg| til)?(?: p\u00e5)?:?|\bsoita(?: minulle| numeroon)?:?|\b\u0437\u0432\u043e\u043d\u0438\u0442\u0435:?|\bh\u00edv(?:jon|j)(?: a)?:?|\bsuna\u021bi(?:-m\u0103)?(?: la)?:?)\s{1,2}\Z",
     re.IGNORECASE,
 )
 """Requests to call, in many languages: nine digits behind one are a number whatever their shape."""
 _CALL_REACH = 48
 _CALL_STEMS = (
     "call", "ring", "text", "phone", "dial", "reach", "sms", "whats", "appel", "join", "contact", "contatt", "llam", "ll\u00e1m", "chiam",
-    "lig", "telefon", "bel", "bereik", "ruf", "erreich", "meld", "dzwo", "kontakt", "vol", "soita", "\u0437\u0432\u043e\u043d", "h\u00edv", "suna",
+    "lig", "telefon", "bel", "bereik", "ruf", "erreich", "meld", "dzwo", "kontakt", "vol", "soita", "\u0437\u0432\u043e\u043d", "h\u00edv", "suna", "номер",
 )  # fmt: skip
 """One of them is in each: a quick look at what stands before other digits."""
 REGIONS = (

@@ -109,6 +109,7 @@ _OF_PASSWORDS: tuple[Check, ...] = (
 _OF_NAMES: tuple[Check, ...] = (
     name_checks.told, name_checks.at_an_end, name_checks.titled, name_checks.unlisted, name_checks.in_query,
     name_checks.likely, name_checks.and_no_role,
+    name_checks.spelled,
 )  # fmt: skip
 HOOKS: Mapping[str, Check] = {
     **{name: _of_identity(check) for name, check in CHECKS.items()},

@@ -263,7 +263,12 @@ def _vat(number: str) -> bool:
         case "EL" | "GR":
             return _digits(body, 9) and _gr(body)
         case "ES":
-            return len(body) == 9 and body[-1].isalpha() and _es_letter(body)
+            return (
+                len(body) == 9
+                and body[-1].isalpha()
+                and body[1:8].isdigit()
+                and body[0] in "0123456789XYZ"
+            )
         case "PT":
             return _digits(body, 9) and body[0] in "123" and CHECKS["pt_nif"](body)
         case "BG":

@@ -136,6 +136,15 @@ def no_company(text: str, start: int, end: int) -> bool:
     return not is_a_company(text, start, end, is_named=is_named or has_a_title(text, start))
 
 
+_VOWEL = re.compile(r"(?i)[aeiouyà-æè-ïò-öù-ý]")
+
+
+def spelled(value: str) -> bool | None:
+    """Return False for an abbreviation or a thing that is spelled letter by letter."""
+    word = "".join(filter(str.isalpha, value)).lower()
+    return None if _VOWEL.search(word) and word not in things() else False
+
+
 def and_no_role(value: str) -> bool | None:
     return (
         False

@@ -32,7 +32,7 @@ LABELLED = (
     ("ANSCHRIFT: {}", "AM KIRCHBERG 14"), ("DOMICILIO\n{}", "CALLE TORRENT 17"),
     ("Fahrgestellnummer {}", "WVWZZZ1JZXW000001"), ("numéro de châssis : {}", "VF1RFB00066123456"), ("telaio: {}", "ZFA31200003123456"), ("bastidor {}", "VSSZZZ5FZJR000123"),
     ("Eircode is {}", "D02 X285"), ("eircode: {}", "T12XY45"), ("lives at {}, Athina", "Leof. Kifisias 124"), ("ich wohne in der {}", "Lindenhöhe 44"),
-    ("bydlím {}, Praha 3", "Vinohradská 112"), ("he wohnt am {}", "Kirchberg 3"), ("VAT {}", "EL094259216"), ("BTW-nr: {}", "NL123456782B01"), ("NIF-IVA ES {}", "12345678Z"),
+    ("bydlím {}, Praha 3", "Vinohradská 112"), ("he wohnt am {}", "Kirchberg 3"), ("VAT {}", "EL094259216"), ("BTW-nr: {}", "NL123456782B01"), ("NIF-IVA ES {}", "12345678Z"), ("IVA ES{}", "17123456N"),
     ("konto {}", "5000-4471902"), ("card ending 4471, cvv {}", "392"), ("CI {}", "4.471.902-1"),
 )  # fmt: skip
 
@@ -91,7 +91,7 @@ def test_a_name_goes_from_quotes_and_behind_whom_one_spoke_with(said: str, name:
         "security code review: 3 findings", "login key rotation is due", "We filed it under Miscellaneous.",
         "The order is under review", "Birthday parties for 12 guests", "the employee needs 3 monitors", "Staff number is required", "service no 1 in town", "personal 12345 plan", "LICENSE   APACHE-2.0",
         "LICENSE MIT\nCopyright 2024", "PERMIT  REQUIRED BEFORE 2026-01-01", "ADDRESS  0x7FFE0012", "ADDRESS FAMILY NOT SUPPORTED", "VAT ID DE811907980", "TVA FR40303265045", "VAT 20 %",
-        "wohnhaft in Deutschland", "Nutzer bleiben im Modus 4", "chassis 24 slots", "eircode lookup failed", "ID: 1772611200000", "ID 4711 not found", "build 01JAN95.iso",
+        "er wohnt in Etage 4", "wohnhaft in Deutschland", "Nutzer bleiben im Modus 4", "chassis 24 slots", "eircode lookup failed", "ID: 1772611200000", "ID 4711 not found", "build 01JAN95.iso",
         "Konto 4400: Erlöse", "cvv 3.9.2 released", "El precio fijo es 1200 euros",
  "children of the Process group are reaped", "On en a parlé avec Orange",
         "Wir haben das mit Jira besprochen", "The sisters are coming; Monday is fine",

@@ -381,7 +381,7 @@ def test_codes_of_things_stay(said: str) -> None:
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        ("my wifi pw is Gr33nTurtle#44 pls", "Gr33nTurtle#44"), ("mdp est Soleil!75", "Soleil!75"), ("gate code 4471.", "4471"), ("digicode 24B68", "24B68"), ("Türcode: 4471#", "4471#"),
+        ("my wifi pw is Gr33nTurtle#44 pls", "Gr33nTurtle#44"), ("mdp est Soleil!75", "Soleil!75"), ("memorable word 'Clementine7' and", "Clementine7"), ("Losungswort: Kirsche_42", "Kirsche_42"), ("gate code 4471.", "4471"), ("digicode 24B68", "24B68"), ("Türcode: 4471#", "4471#"),
         ("Haustürcode 4471", "4471"), ("code portail A4471", "A4471"), ("código de la puerta 4471", "4471"), ("codice del cancello: 4471", "4471"), ("kod do bramy 4471", "4471"),
         ("portkod 4471", "4471"), ("código do portão 4471", "4471"),
     ],
@@ -392,7 +392,7 @@ def test_codes_of_doors_and_short_words_for_a_password_go(said: str, code: str) 
 
 @pytest.mark.parametrize(
     "kept",
-    ["the pass is required", "pw is wrong", "port code 22 is open", "gate code review", "error code 24B", "the door code changed in May", "pass is slow"],
+    ["pw is /srv/app/releases/2026", "port code 8443", "entry code path: src/index.ts:4471", "memorable word required", "the pass is required", "pw is wrong", "port code 22 is open", "gate code review", "error code 24B", "the door code changed in May", "pass is slow"],
 )  # fmt: skip
 def test_what_is_said_of_codes_and_passwords_stays(kept: str) -> None:
     assert text(kept) == kept

@@ -72,7 +72,7 @@ def test_other_numbers(text: str) -> None:
     "asked",
     [
         "Call me on {}", "text me at {}", "Proszę dzwonić: {}", "Zavolejte mi na {}", "Llámame al {}", "appelez-moi au {}",
-        "Ruf mich an unter {}", "bel me op {}", "Chiamami al {}", "ligue para {}", "Llama a Remedios al {}", "Call Mr. Fenn on {}", "Ruf Heike an: {}", "appelle Odile au {}", "Proszę oddzwonić: {}", "Ring mig på {}", "Puede llamarle al {}", "vous pouvez le joindre au {}", "Può chiamarlo al {}", "pode ligar-lhe para o {}", "erreichen Sie ihn unter {}", "मोबाइल {}", "মোবাইল: {}", "موبائل {}", "Soita numeroon {}",
+        "Ruf mich an unter {}", "bel me op {}", "Chiamami al {}", "ligue para {}", "Llama a Remedios al {}", "Call Mr. Fenn on {}", "Ruf Heike an: {}", "appelle Odile au {}", "Proszę oddzwonić: {}", "Ring mig på {}", "Puede llamarle al {}", "vous pouvez le joindre au {}", "Può chiamarlo al {}", "pode ligar-lhe para o {}", "erreichen Sie ihn unter {}", "मोबाइल {}", "мой номер {}", "মোবাইল: {}", "موبائل {}", "Soita numeroon {}",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("number", ["612345678", "602 441 229"])

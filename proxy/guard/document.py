@@ -39,6 +39,8 @@ def _sound_pattern(pattern: str) -> str:
 
 type Pattern = Annotated[str, AfterValidator(_sound_pattern)]
 type Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_listed)]
+type SaidPatterns = Annotated[tuple[Pattern, ...], Field(min_length=1), BeforeValidator(_listed)]
+"""One pattern at least: an empty list would fit every call."""
 type Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_listed)]
 type Scalars = Annotated[tuple[str | int | float | bool, ...], BeforeValidator(_listed)]
 
@@ -99,7 +101,7 @@ class ArgumentMatch(StrictModel):
 class CallMatch(StrictModel):
     """Which calls a rule is about: all that is said must hold; what is not said fits every call."""
 
-    tools: Patterns = Field(
+    tools: SaidPatterns = Field(
         default=(),
         description=(
             "Names of tools, or patterns of `*` and `?`. For rules that stop calls, case and "
@@ -108,15 +110,24 @@ class CallMatch(StrictModel):
     )
     effects: Annotated[tuple[SideEffect, ...], BeforeValidator(_listed)] = Field(
         default=(),
+        min_length=1,
         description=(
             "What the tool leaves behind. A tool of which nobody said it counts as all of them for "
             "rules that stop calls, and as none for those that allow them."
         ),
     )
     arguments: tuple[ArgumentMatch, ...] = ()
-    tenants: Patterns = ()
-    apps: Patterns = Field(default=(), description="Apps of client keys: the role of an agent.")
-    environments: Patterns = ()
+    tenants: SaidPatterns = ()
+    apps: SaidPatterns = Field(default=(), description="Apps of client keys: the role of an agent.")
+    environments: SaidPatterns = ()
+
+
+def _says_which(value: CallMatch) -> CallMatch:
+    if not any(value.model_dump().values()):
+        raise ValueError(
+            'says nothing, so that it would be about every call: name tools, or say `tools: "*"`'
+        )
+    return value
 
 
 class BudgetSpec(StrictModel):
@@ -133,7 +144,7 @@ class RuleSpec(StrictModel):
     """One rule."""
 
     name: str = Field(pattern=NAME_PATTERN)
-    match: CallMatch = CallMatch()
+    match: Annotated[CallMatch, AfterValidator(_says_which)] = CallMatch()
     decision: Ruling = Field(
         description=(
             "`deny` and `hold` stop calls, `limit` those beyond a budget; `allow` lets them through where "
@@ -160,6 +171,12 @@ class RuleSpec(StrictModel):
     def _budget_belongs_to_limit(self) -> Self:
         if (self.budget is not None) is not (self.decision is Ruling.LIMIT):
             raise ValueError("limit has a budget, and nothing else has")
+        return self
+
+    @model_validator(mode="after")
+    def _allows_what_it_names(self) -> Self:
+        if self.decision is Ruling.ALLOW and "match" not in self.model_fields_set:
+            raise ValueError("allow needs a match: without one it would undo `otherwise`")
         return self
 
     @model_validator(mode="after")

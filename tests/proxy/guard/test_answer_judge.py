@@ -134,7 +134,7 @@ def test_what_may_be_called_passes_byte_for_byte(
 def test_in_a_denied_calls_place_stands_a_text(
     exchange: Exchange, call: Call, tmp_path: Path
 ) -> None:
-    rule = {"name": "no", "match": {}, "decision": "deny", "reason": "Ask first."}
+    rule = {"name": "no", "match": {"tools": "*"}, "decision": "deny", "reason": "Ask first."}
     scene = Scene(tmp_path, rule)
     assert call.output is not None
     names = [one.name for one in call.output.tool_calls()]
@@ -261,7 +261,7 @@ def test_no_way_round(name: str, body: bytes, fields: Any, tmp_path: Path) -> No
 
 
 def test_a_held_call_waits_and_the_client_is_told(tmp_path: Path) -> None:
-    rule = {"name": "ask", "match": {}, "decision": "hold", "wait_seconds": 60}
+    rule = {"name": "ask", "match": {"tools": "*"}, "decision": "hold", "wait_seconds": 60}
     body = chat({"content": "Well."}, called("pay", '{"amount": 5}'))
     for approve in (True, False):
         scene = Scene(tmp_path, rule)
@@ -320,7 +320,9 @@ def test_what_the_client_does_not_call_passes(body: bytes, tmp_path: Path) -> No
 
 def test_a_limit_counts_apart_from_that_of_the_tools_route(tmp_path: Path) -> None:
     budget = {"calls": 1, "seconds": 86400}
-    scene = Scene(tmp_path, {"name": "few", "match": {}, "decision": "limit", "budget": budget})
+    scene = Scene(
+        tmp_path, {"name": "few", "match": {"tools": "*"}, "decision": "limit", "budget": budget}
+    )
     body = chat(called("mail", "{}"))
     assert asyncio.run(scene.run(body, SSE)) == body
     assert b"has let through all calls" in asyncio.run(scene.run(body, SSE))

@@ -42,6 +42,30 @@ def test_what_is_wrong_is_refused(spec: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("match", "said"),
+    [
+        ({}, "says nothing"),
+        ({"tools": []}, "at least 1 item"),
+        ({"effects": []}, "at least 1 item"),
+        ({"arguments": []}, "says nothing"),
+        ({"tools": "pay", "tenants": []}, "at least 1 item"),
+        ({"tools": "pay", "apps": []}, "at least 1 item"),
+        ({"tools": "pay", "environments": []}, "at least 1 item"),
+    ],
+)
+def test_a_rule_says_which_calls_it_is_about(match: dict[str, Any], said: str) -> None:
+    rule = {"name": "a", "decision": "allow", "match": match}
+    with pytest.raises(ValidationError, match=said):
+        ActionSpec.model_validate({"routes": "*", "otherwise": "deny", "rules": [rule]})
+
+
+def test_a_rule_that_allows_without_a_match_would_undo_what_holds_otherwise() -> None:
+    rule = {"name": "a", "decision": "allow"}
+    with pytest.raises(ValidationError, match="allow needs a match"):
+        ActionSpec.model_validate({"routes": "*", "otherwise": "deny", "rules": [rule]})
+
+
+@pytest.mark.parametrize(
     "condition",
     [
         {"path": "$.a"},

@@ -95,24 +95,26 @@ class Pseudonymizer:
         self._word_key = blake2b(b"words", key=subject_key, digest_size=32).digest()
         self._media_key = blake2b(b"media", key=subject_key, digest_size=32).digest()
         self._named: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        self._canonical: dict[tuple[str, str], str] = {}
 
     def begin(self) -> None:
         """Look at the keys of subjects anew."""
-        self._named.clear()
+        self.forget()
         if self._keys is not None:
             self._keys.begin()
 
     def forget(self) -> None:
         """Forget whom the call named."""
         self._named.clear()
+        self._canonical.clear()
 
     def subjects(self, tenant_id: str, entity: str, value: str) -> tuple[str, ...]:
         """Return the names of the data subject that a value is, worked out once a call; usual one first."""
         named = self._named.get((tenant_id, entity, value))
         if named is None:
-            named = tuple(
-                _named(self._naming.copy(), tenant_id, form) for form in recorded(entity, value)
-            )
+            forms = recorded(entity, value)
+            self._canonical[entity, value] = forms[0]
+            named = tuple(_named(self._naming.copy(), tenant_id, form) for form in forms)
             self._named[tenant_id, entity, value] = named
         return named
 
@@ -158,7 +160,8 @@ class Pseudonymizer:
         if operator is Operator.ENCRYPT:
             sealing = key if subject else installation_seal(key)
             return seal(sealing, entity, value, whose.scope, subject)
-        plain = canonical(entity, value)
+        # A phone number is parsed for it, which takes a third of the time of one that is new.
+        plain = self._canonical.get((entity, value)) or canonical(entity, value)
         size = _SHORT if operator is Operator.HASH else _BYTES
         if subject is None:
             hashed = self._standing_in[size].copy()

@@ -74,9 +74,8 @@ def test_a_policy_that_is_still_being_written_is_never_in_force(
     lake = ChangingLake.open(str(tmp_path / "lake"))
     assert isinstance(lake, ChangingLake)
     consent = folder / "consent.yaml"
-    whole = consent.read_text()
-    part, _, rest = whole.partition("  headers:")
-    assert "global_privacy_control" in rest
+    part = consent.read_text()
+    whole = f"{part}  subject_grant_required: [evolve]\n"
     consent.write_text(part)
     lake.meanwhile.append(lambda: consent.write_text(whole))  # while the first is built
     governors = source(tmp_path, folder, said, lake)

@@ -153,7 +153,7 @@ def test_an_old_version_of_tls_is_refused(
     context.minimum_version = context.maximum_version = version
     context.set_ciphers("DEFAULT@SECLEVEL=0")
     with (
-        socket.create_connection(("localhost", port(gateway)), 30) as opened,
+        socket.create_connection(("localhost", port(gateway)), 90) as opened,
         pytest.raises((ssl.SSLError, ConnectionError)),
     ):
         context.wrap_socket(opened, server_hostname="localhost")
@@ -226,7 +226,7 @@ def test_one_that_cannot_be_used_leaves_the_last_in_place(
 def test_a_websocket_passes_inside_the_tls(gateway: GatewayProcess, files: Certificate) -> None:
     context = trusting(files)
     with (
-        socket.create_connection(("localhost", port(gateway)), 30) as opened,
+        socket.create_connection(("localhost", port(gateway)), 90) as opened,
         context.wrap_socket(opened, server_hostname="localhost") as client,
     ):
         client.sendall(
@@ -240,7 +240,7 @@ def test_a_websocket_passes_inside_the_tls(gateway: GatewayProcess, files: Certi
 def test_tls_within_the_tls_is_no_request(gateway: GatewayProcess, files: Certificate) -> None:
     context = trusting(files)
     with (
-        socket.create_connection(("localhost", port(gateway)), 30) as opened,
+        socket.create_connection(("localhost", port(gateway)), 90) as opened,
         context.wrap_socket(opened, server_hostname="localhost") as client,
     ):
         client.sendall(b"\x16\x03\x01\x00\x05hello\r\n\r\n")

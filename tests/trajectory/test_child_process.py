@@ -72,7 +72,10 @@ def test_nothing_of_a_program_outlives_who_started_it(how: str, tmp_path: Path) 
             starter.communicate(timeout=60)
         else:
             command = [sys.executable, "-c", FAMILY]
-            with ChildProcess(command, stdout=subprocess.PIPE, keep=[kept.fileno()]) as process:
+            # The child keeps the pipe open: it has these seconds after its parent.
+            with ChildProcess(
+                command, stdout=subprocess.PIPE, keep=[kept.fileno()], stop_seconds=2
+            ) as process:
                 assert process.stdout is not None
                 child = int(process.stdout.readline())
             assert ended(process.pid)

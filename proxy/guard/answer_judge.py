@@ -23,7 +23,7 @@ from proxy.guard.carriers import CARRIERS, LONGEST, AnswerCarrier, CarriedUnit, 
 from proxy.guard.chat_answers import ChatAnswers, GeminiAnswers, OllamaAnswers
 from proxy.guard.response_answers import ResponsesAnswers
 from proxy.guard.route import KEEP_ALIVE_SECONDS, CallDecision, CallGuard, Waiting
-from proxy.guard.rules import ActionRule, RequestedCall, Ruling, is_sound_name
+from proxy.guard.rules import UNREADABLE, RequestedCall, Ruling, is_sound_name
 from proxy.guard.strict_json import AmbiguousJsonError, parse_strictly
 from proxy.heads import value_of
 from proxy.responses import LocalReply, Reason, answer
@@ -33,9 +33,6 @@ from trajectory.exchange import ClientIdentity
 _FORMS: tuple[type[AnswerForm], ...] = (
     *(ChatAnswers, GeminiAnswers, ResponsesAnswers),
     *(MessagesAnswers, ConverseAnswers, OllamaAnswers),
-)
-_UNREADABLE = ActionRule(
-    "unreadable", Ruling.DENY, reason="Its name or arguments cannot be read for certain."
 )
 _HARMLESS = (b"text/plain", b"text/vtt", b"audio/", b"image/", b"video/", b"application/x-subrip")
 """Kinds of bodies in which no client looks for calls."""
@@ -263,7 +260,7 @@ class AnswerJudge:
                 continue
             self._guard.unreadable(self._route)
             if not self._passes:
-                denied = CallDecision(len(found) + len(texts), Ruling.DENY, _UNREADABLE)
+                denied = CallDecision(len(found) + len(texts), Ruling.DENY, UNREADABLE)
                 decisions.append(denied)
                 texts[key] = _instead(one, denied)
         judged = await self._guard.decide_answer(

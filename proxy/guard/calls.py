@@ -5,15 +5,18 @@ What cannot be read here must not go on: its receiver might read it all the same
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from json import detect_encoding
 from typing import NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from proxy.clients.credentials import RawFields
 from proxy.guard.elicitation import ElicitedAnswer, declares_elicitation, elicited_answer
 from proxy.guard.rules import RequestedCall, is_sound_name
 from proxy.guard.strict_json import AmbiguousJsonError, folded, parse_strictly
 from proxy.heads import value_of
-from proxy.routes.paths import climbs
+from proxy.routes.paths import climbs, lenient_reading
 from trajectory.assembly.effects import SideEffect, effect_of_method
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.operations import Operation
@@ -37,6 +40,10 @@ _REST = re.compile(rb"/message:(send|stream)$")
 _SILENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE"})
 _OVERRIDES = (b"x-http-method-override", b"x-http-method", b"x-method-override")
 _MOST_CALLS = 100
+_OWN_SIGNS = "/:@!$&'()*+,;=~"
+"""What stands in a path as it is; clients code everything else."""
+_ENDING = re.compile(r"\.[A-Za-z0-9]{1,5}$")
+"""By which some servers let a client choose the format of an answer."""
 
 
 class UnreadableCallError(Exception):
@@ -118,6 +125,9 @@ def read_request(
 
 
 def _check_head(fields: RawFields) -> None:
+    said = [name.lower() for name, _ in fields]
+    if any(said.count(name) > 1 for name in (b"content-encoding", b"content-type")):
+        raise UnreadableCallError("a header twice")
     encoding = value_of(fields, b"content-encoding")
     if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
         raise UnreadableCallError("a compressed body")
@@ -234,32 +244,13 @@ def _read_http(
     operations: Sequence[Operation],
     bases: tuple[str, ...],
 ) -> ReadRequest:
-    verb, place = method.decode("latin-1"), path.decode("latin-1")
-    places = [place, *(place[len(base) :] for base in bases if base and place.startswith(base))]
-    found = next(
-        (
-            (operation.name, arguments)
-            for operation in sorted(operations, key=lambda one: -one.literals)
-            if operation.method == verb
-            for one in places
-            if (arguments := operation.arguments(one)) is not None
-        ),
-        None,
-    )
-    # What nobody described is a tool too, by its method and path.
-    name, arguments = found or (f"{verb}:{places[-1]}", {})
+    name, arguments, is_known = _operation_of(method.decode("latin-1"), path, operations, bases)
     given: dict[str, JsonValue] = dict(arguments)
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
     inside: JsonValue = None
-    if body and kind == b"application/x-www-form-urlencoded":
-        pairs += parse_qsl(body.decode("utf-8", "strict"), keep_blank_values=True)
-    elif body and kind.startswith(b"multipart/"):
-        raise UnreadableCallError("a form in parts")
-    elif body and body.lstrip()[:1] in (b"{", b"["):
-        inside = parse_strictly(body)
-    elif body:
-        inside = body.decode("utf-8", "replace")
+    if body:
+        form, inside = _read_body(fields, body)
+        pairs += form
     for key, value in pairs:
         _put(given, key, value)
     if isinstance(inside, dict):
@@ -267,10 +258,84 @@ def _read_http(
             _put(given, key, one)
     elif inside is not None:
         _put(given, "body", inside)
-    if found is not None and not is_sound_name(name):
+    if is_known and not is_sound_name(name):
         raise UnreadableCallError("a name that could be taken for another")
-    call = caller._replace(tool=name, arguments=given, effect=effect_of_method(verb))
+    effect = effect_of_method(method.decode("latin-1"))
+    call = caller._replace(tool=name, arguments=given, effect=effect)
     return ReadRequest((ReadCall(call),), is_rpc=False)
+
+
+def _operation_of(
+    verb: str, path: bytes, operations: Sequence[Operation], bases: tuple[str, ...]
+) -> tuple[str, JsonObject, bool]:
+    """Return the tool that a path calls, what the path says to it, and whether somebody described it.
+
+    What nobody described is a tool too, by its method and the path that its server reads.
+    """
+    place, reading = path.decode("latin-1"), lenient_reading(path)
+    if reading is None:
+        raise UnreadableCallError("a path that servers read differently")
+    able = [one for one in operations if one.method == verb]
+    readings = _below(reading, bases)
+    is_plain = quote(reading, _OWN_SIGNS, errors="surrogateescape") == place
+    places = readings if is_plain else _below(place, bases)
+    found = _best([(one, one.arguments(each)) for one in able for each in places])
+    lenient = [*readings, *(() if found else map(_without_ending, readings))]
+    meant = _best([(one, _loosely(one, each)) for one in able for each in lenient])
+    if meant is not None and (found is None or found[0] != meant[0]):
+        raise UnreadableCallError("a path that looks like an operation's")
+    return (*found, True) if found else (f"{verb}:{readings[-1]}", {}, False)
+
+
+def _below(path: str, bases: tuple[str, ...]) -> list[str]:
+    """Return a path, and behind it what follows the base of an upstream."""
+    return [path, *(path[len(base) :] for base in bases if base and path.startswith(base))]
+
+
+def _best(
+    tried: Sequence[tuple[Operation, JsonObject | None]],
+) -> tuple[str, JsonObject] | None:
+    """Return name and arguments of the most exact operation of those that fit."""
+    fitting = [(one, arguments) for one, arguments in tried if arguments is not None]
+    if not fitting:
+        return None
+    found, arguments = max(fitting, key=lambda each: each[0].literals)
+    return found.name, arguments
+
+
+@lru_cache(4096)
+def _in_any_case(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def _loosely(one: Operation, path: str) -> JsonObject | None:
+    """Return what a path says to an operation that is looked for in any case."""
+    pattern = _in_any_case(one.pattern.pattern)
+    return replace(one, pattern=pattern).arguments(path) if pattern.fullmatch(path) else None
+
+
+def _without_ending(path: str) -> str:
+    return _ENDING.sub("", path)
+
+
+def _read_body(fields: RawFields, body: bytes) -> tuple[list[tuple[str, str]], JsonValue]:
+    """Return the fields of a form, and what any other body says."""
+    kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
+    is_json = body.lstrip()[:1] in (b"{", b"[")
+    if detect_encoding(body) != "utf-8":
+        raise UnreadableCallError("another encoding")
+    if kind.startswith(b"multipart/"):
+        raise UnreadableCallError("a form in parts")
+    if kind == b"application/x-www-form-urlencoded":
+        if is_json:
+            raise UnreadableCallError("a form that is JSON")
+        try:
+            return parse_qsl(body.decode(), keep_blank_values=True), None
+        except UnicodeDecodeError:
+            raise UnreadableCallError("no UTF-8") from None
+    if is_json or kind.endswith((b"/json", b"+json")):
+        return [], parse_strictly(body)
+    return [], body.decode("utf-8", "replace")
 
 
 def _put(given: dict[str, JsonValue], key: str, value: JsonValue) -> None:

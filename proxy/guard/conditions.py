@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from proxy.guard.json_path import FoundValue, JsonPath
+from proxy.guard.json_path import FoundValue, JsonPath, TooManyValuesError
 from proxy.guard.strict_json import ExactNumber, folded
 from proxy.routes.paths import climbs
 from trajectory.canonical import JsonValue
@@ -88,7 +88,10 @@ class ArgumentCondition:
 
     def answer(self, arguments: JsonValue) -> Answer:
         """Return whether it holds: possibly of any value at the path, surely of all."""
-        found = self.path.find(arguments)
+        try:
+            found = self.path.find(arguments)
+        except TooManyValuesError:
+            return DOUBT
         if self.test is ArgumentTest.PRESENT:
             there = Answer(bool(found), any(not one.loose for one in found))
             return there if self.against[0] is True else there.negated()

@@ -17,8 +17,13 @@ _SEGMENT = re.compile(
     r"|(?(deep)|\.)?(?P<any>\*)|\[(?:(?P<index>[0-9]{1,6})|(?P<all>\*)|'(?P<quoted>[^']+)')\])"
 )
 _MOST_FOUND = 10_000
+"""Objects and lists that are looked into for one path, and values at its end."""
 _NESTED_TEXTS = 4
 """JSON in a text in JSON in a text …: so often it is looked into."""
+
+
+class TooManyValuesError(Exception):
+    """Nobody looks through all of it: what is looked for may stand in the rest."""
 
 
 class PathSegment(NamedTuple):
@@ -68,13 +73,19 @@ class JsonPath:
         return cls(text, tuple(segments))
 
     def find(self, arguments: JsonValue) -> list[FoundValue]:
-        """Return what stands at the path, strictly and loosely."""
+        """Return what stands at the path, strictly and loosely.
+
+        Raises:
+            TooManyValuesError: there is too much to look through.
+        """
         level = [FoundValue(arguments, False)]
         for segment in self.segments:
             below = [one for found in level for one in _opened(found)]
             if segment.deep:
                 below = [one for found in below for one in _everything(found)]
-            level = [one for found in below for one in _step(found, segment)][:_MOST_FOUND]
+            level = [one for found in below for one in _step(found, segment)]
+            if len(level) > _MOST_FOUND:
+                raise TooManyValuesError
         return level
 
 
@@ -103,18 +114,27 @@ def inner_json(text: str) -> JsonValue:
 
 
 def _everything(found: FoundValue) -> list[FoundValue]:
-    """Return a value and all that it holds."""
+    """Return all objects and lists that a value holds, itself among them.
+
+    Raises:
+        TooManyValuesError: there are too many.
+    """
     out: list[FoundValue] = []
     rest = [found]
-    while rest and len(out) < _MOST_FOUND:
-        one = rest.pop()
-        for opened in _opened(one):
-            out.append(opened)
+    while rest:
+        for opened in _opened(rest.pop()):
             value = opened.value
-            if isinstance(value, dict):
-                rest += [FoundValue(inner, opened.loose) for inner in value.values()]
-            elif isinstance(value, list):
-                rest += [FoundValue(inner, opened.loose) for inner in value]
+            if not isinstance(value, dict | list):
+                continue
+            out.append(opened)
+            if len(out) > _MOST_FOUND:
+                raise TooManyValuesError
+            held = value.values() if isinstance(value, dict) else value
+            rest += [
+                FoundValue(inner, opened.loose)
+                for inner in held
+                if isinstance(inner, str | dict | list)
+            ]
     return out
 
 

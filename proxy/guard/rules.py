@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.guard.conditions import ArgumentCondition, fits
-from proxy.guard.json_path import inner_json
+from proxy.guard.json_path import TooManyValuesError, inner_json
 from proxy.guard.strict_json import folded
 from trajectory.assembly.effects import SideEffect
 from trajectory.canonical import JsonValue
@@ -22,7 +22,8 @@ _ALIKE = re.compile(r"[-./:_]+")
 _NAMES = ("name", "tool", "toolname", "method", "function", "functionname", "action", "command")
 _INPUTS = ("arguments", "args", "input", "params", "parameters", "kwargs", "toolinput", "payload")
 """How calls within calls are written, folded and without ``_`` and ``-``."""
-_MOST_INNER = 1000
+_MOST_INNER = 4_000
+"""Objects in which another call is looked for; each costs a look at all rules."""
 
 
 class Ruling(StrEnum):
@@ -131,6 +132,11 @@ class ActionRule:
         return all(one.answer(call.arguments).surely for one in self.conditions)
 
 
+UNREADABLE = ActionRule(
+    "unreadable", Ruling.DENY, reason="Its name or arguments cannot be read for certain."
+)
+
+
 class CallJudgement(NamedTuple):
     """What becomes of a call, and why."""
 
@@ -163,7 +169,11 @@ class ActionRules:
         """Return what becomes of a call: the strictest of what its own and inner calls meet."""
         effects = self.effects_of(call)
         found = self._judge(call, effects)
-        for inner in _inner_calls(call):
+        try:
+            inner_calls = [*_inner_calls(call)]
+        except TooManyValuesError:
+            return found if self.passes else CallJudgement(Ruling.DENY, UNREADABLE, found.watched)
+        for inner in inner_calls:
             met = self._judge(inner, self._said_of(inner.tool) or effects)
             watched = tuple(dict.fromkeys((*found.watched, *met.watched)))
             stricter = met.strictness < found.strictness
@@ -203,19 +213,23 @@ def alike(name: str) -> str:
 
 
 def _inner_calls(call: RequestedCall) -> Iterator[RequestedCall]:
-    """Yield what looks like the call of another tool within a call's arguments."""
+    """Yield what looks like the call of another tool within a call's arguments.
+
+    Raises:
+        TooManyValuesError: one may stand in what nobody looked through.
+    """
     rest: list[JsonValue] = [call.arguments]
     seen = 0
-    while rest and seen < _MOST_INNER:
+    while rest:
         value = rest.pop()
-        seen += 1
         if isinstance(value, str):
-            inner = inner_json(value)
-            if inner is not None:
-                rest.append(inner)
-        elif isinstance(value, list):
-            rest += value
+            value = inner_json(value)
+        if isinstance(value, list):
+            rest += [one for one in value if isinstance(one, str | list | dict)]
         elif isinstance(value, dict):
+            seen += 1
+            if seen > _MOST_INNER:
+                raise TooManyValuesError
             rest += value.values()
             plain = {alike(key).replace("_", ""): one for key, one in value.items()}
             names = [plain[key] for key in _NAMES if key in plain]

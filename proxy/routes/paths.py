@@ -9,6 +9,7 @@ _UNSEEN = re.compile(rb"[\x00-\x20\x7f]")
 """What some servers leave out of a name: control characters, and spaces."""
 _ENDS = re.compile(rb"[;#?]"), re.compile(rb"[;#?\x00]")
 """Where a name ends for some servers; NUL does for those that do not leave it out."""
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _WIDE = re.compile(rb"%u([0-9a-f]{4})", re.IGNORECASE)
 """Characters as older servers of Microsoft's code them."""
 _LENIENT = tuple(
@@ -30,11 +31,37 @@ def climbs(path: bytes) -> bool:
     for _ in range(_DECODED_TIMES):
         if _leads_up(path):
             return True
-        decoded = _WIDE.sub(_narrow, unquote_to_bytes(path))
+        decoded = _decoded(path)
         if decoded == path:
             return False
         path = decoded
     return True
+
+
+def lenient_reading(path: bytes) -> str | None:
+    """Return a path as the most lenient server reads it: decoded, with single slashes, plain names alone.
+
+    None where nobody can tell: it goes on changing as it is decoded, or holds control characters, which
+    end a name for some servers and are left out by others.
+    """
+    for _ in range(_DECODED_TIMES):
+        decoded = _decoded(path)
+        if decoded == path:
+            break
+        path = decoded
+    else:
+        return None
+    path = _plain(path)
+    if _CONTROL.search(path):
+        return None
+    segments = [_ENDS[0].split(one, 1)[0].strip(b" ") for one in _SEPARATORS.split(path)]
+    names = [one for one in segments if one not in (b"", b".")]
+    end = b"/" if names and not segments[-1] else b""
+    return (b"/" + b"/".join(names) + end).decode("utf-8", "surrogateescape")
+
+
+def _decoded(path: bytes) -> bytes:
+    return _WIDE.sub(_narrow, unquote_to_bytes(path))
 
 
 def _narrow(coded: re.Match[bytes]) -> bytes:
@@ -42,19 +69,19 @@ def _narrow(coded: re.Match[bytes]) -> bytes:
 
 
 def _leads_up(path: bytes) -> bool:
-    if not path.isascii():
-        for odd, plain in _LENIENT:
-            path = path.replace(odd, plain)
-        path = _compatible(path)
     return any(
         _UNSEEN.sub(b"", ends.split(segment, 1)[0]) == b".."
-        for segment in _SEPARATORS.split(path)
+        for segment in _SEPARATORS.split(_plain(path))
         for ends in _ENDS
     )
 
 
-def _compatible(path: bytes) -> bytes:
+def _plain(path: bytes) -> bytes:
     """Return a path with plain characters for those that mean the same: wide ones, dots in one sign."""
+    if path.isascii():
+        return path
+    for odd, plain in _LENIENT:
+        path = path.replace(odd, plain)
     text = path.decode("utf-8", "surrogateescape")
     return normalize("NFKC", text).encode("utf-8", "surrogateescape")
 

@@ -140,6 +140,9 @@ def test_what_could_be_another_call_is_refused(body: str) -> None:
         ((b"content-type", b"application/json; charset=utf-16"),),
         ((b"upgrade", b"websocket"),),
         ((b"x-http-method-override", b"DELETE"),),
+        ((b"content-encoding", b"identity"), (b"content-encoding", b"gzip")),
+        (*JSON, (b"content-type", b"application/json; charset=utf-16")),
+        (*JSON, *JSON),
     ],
 )
 def test_heads_that_change_what_a_body_says_are_refused(fields: Any) -> None:
@@ -200,6 +203,81 @@ def test_an_argument_that_is_given_twice_is_refused(path: bytes, body: bytes) ->
         read(body, path=path, operations=OPERATIONS)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/orders/7/%63ancel",
+        b"//orders/7/cancel",
+        b"/orders//7/cancel",
+        b"/orders/7/cancel//",
+        b"/orders/7/./cancel",
+        b"/orders/7/%2e/cancel",
+        b"/orders/7%2fcancel",
+        b"/orders/7%252Fcancel",
+        b"/orders/7%c0%afcancel",
+        b"/orders/7\\cancel",
+        b"/orders/7/cancel;x=1",
+        b"/orders/7/cancel%3bx=1",
+        b"/orders/7/cancel%20",
+        b"/orders/7/cancel%00",
+        b"/orders/7/can%00cel",
+        b"/orders/7/cancel%23x",
+        b"/orders/7/cancel.json",
+        b"/ORDERS/7/Cancel",
+        b"/api//orders/7/cancel",
+    ],
+)
+def test_a_path_that_a_server_could_take_for_an_operation_s_is_refused(path: bytes) -> None:
+    with pytest.raises(UnreadableCallError):
+        read(b"", path=path, operations=OPERATIONS, bases=("/api",))
+
+
+def test_a_path_that_is_an_operation_s_own_way_to_write_it_is_read() -> None:
+    files = (operation("read_file", "GET", "/files/{path}"), *OPERATIONS)
+    for path, found in ((b"/files/a%2Fb", "a/b"), (b"/files/a%20b.json", "a b.json")):
+        (one,) = read(b"", method=b"GET", path=path, operations=files).calls
+        assert (one.call.tool, one.call.arguments) == ("read_file", {"path": found})
+    # Another operation could be meant.
+    more = (*files, operation("read_secret", "GET", "/files/secret/{name}"))
+    with pytest.raises(UnreadableCallError):
+        read(b"", method=b"GET", path=b"/files/secret%2Fa", operations=more)
+
+
+def test_what_nobody_described_has_the_name_that_its_server_reads() -> None:
+    for path in (b"/%61dmin/x", b"//admin/x", b"/admin\\x", b"/admin%2Fx", b"/admin;a=1/x"):
+        (one,) = read(b"", path=path, operations=OPERATIONS).calls
+        assert one.call.tool == "POST:/admin/x"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("kind", [b"application/json", b"text/plain"])
+def test_json_in_another_encoding_is_refused(encoding: str, kind: bytes) -> None:
+    body, fields = '{"amount": 5000}'.encode(encoding), ((b"content-type", kind),)
+    with pytest.raises(UnreadableCallError):
+        read(body, path=b"/orders/7/cancel", operations=OPERATIONS, fields=fields)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (b"application/json", b"amount=5000"),
+        (b"application/vnd.shop+json", b"amount: 5000"),
+        (b"application/x-www-form-urlencoded", b'{"amount": 5000}'),
+        (b"application/x-www-form-urlencoded", b"amount=\xff"),
+    ],
+)
+def test_a_body_that_is_not_what_its_head_says_is_refused(kind: bytes, body: bytes) -> None:
+    fields = ((b"content-type", kind),)
+    with pytest.raises(UnreadableCallError):
+        read(body, path=b"/orders/7/cancel", operations=OPERATIONS, fields=fields)
+
+
+def test_a_text_for_a_plain_http_tool_is_its_body() -> None:
+    fields = ((b"content-type", b"text/plain"),)
+    (one,) = read(b"hello", path=b"/orders/7/cancel", operations=OPERATIONS, fields=fields).calls
+    assert one.call.arguments == {"id": 7, "body": "hello"}
+
+
 def test_a_form_is_read_and_one_in_parts_is_not() -> None:
     form = ((b"content-type", b"application/x-www-form-urlencoded"),)
     (one,) = read(b"a=1&b=%20", path=b"/orders/7/cancel", operations=OPERATIONS, fields=form).calls
@@ -209,10 +287,22 @@ def test_a_form_is_read_and_one_in_parts_is_not() -> None:
         read(b"--x", path=b"/orders/7/cancel", operations=OPERATIONS, fields=parts)
 
 
-@given(st.binary(max_size=60))
-def test_bytes_of_any_kind_are_read_or_refused(body: bytes) -> None:
+KINDS = ["application/json", "application/x-www-form-urlencoded", "text/plain"]
+
+
+@given(st.binary(max_size=60), st.sampled_from(KINDS))
+def test_bytes_of_any_kind_are_read_or_refused(body: bytes, kind: str) -> None:
+    fields = ((b"content-type", kind.encode()),)
     for operations in (None, OPERATIONS):
         try:
-            read(body, path=b"/orders/7/cancel", operations=operations)
+            read(body, path=b"/orders/7/cancel", operations=operations, fields=fields)
         except UnreadableCallError:
             continue
+
+
+@given(st.binary(max_size=40))
+def test_paths_of_any_kind_are_read_or_refused(path: bytes) -> None:
+    try:
+        read(b"", path=b"/orders/" + path, operations=OPERATIONS)
+    except UnreadableCallError:
+        return

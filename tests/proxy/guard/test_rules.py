@@ -126,6 +126,38 @@ def test_arguments_of_inner_calls_are_compared() -> None:
     assert told(stops.judge(call("batch", calls=[{**inner, "params": {"amount": 5}}]))) == "allow:"
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_call_cannot_hide_behind_many_values(first: bool) -> None:
+    stops = rules(rule("deny", tools="transfer"))
+    inner: list[Any] = [{"tool": "transfer"}]
+    for many in ([{"a": 1}] * 20_000, [1] * 200_000):
+        hidden = [*inner, *many] if first else [*many, *inner]
+        assert stops.judge(call("batch", rows=hidden)).ruling is Ruling.DENY
+    # Numbers hold no call, however many there are.
+    assert told(stops.judge(call("upsert", vectors=[[0.5] * 1_000] * 100))) == "allow:"
+    many_rows = call("insert", rows=[{"a": 1}] * 20_000)
+    assert stops.judge(many_rows).ruling is Ruling.DENY  # nobody looked through all of it
+    assert told(rules(rule("deny", tools="x"), on_failure="pass").judge(many_rows)) == "allow:"
+
+
+@pytest.mark.parametrize("path", ["$..url", "$.rows[*].url"])
+@pytest.mark.parametrize("first", [True, False])
+def test_an_argument_cannot_hide_behind_many_others(path: str, first: bool) -> None:
+    elsewhere = {"path": path, "other_hosts": "example.com"}
+    stops = rules(rule("deny", tools="get", arguments=[elsewhere]), on_failure="pass")
+    bad, good = {"url": "https://evil.test"}, {"url": "https://example.com"}
+    rows = [bad, *[good] * 12_000] if first else [*[good] * 12_000, bad]
+    assert told(stops.judge(call("get", rows=rows))) == "deny:deny"
+    lets = rules(
+        rule("allow", tools="get", arguments=[{"path": path, "hosts": "example.com"}]),
+        otherwise="deny", on_failure="pass",
+    )  # fmt: skip
+    assert told(lets.judge(call("get", rows=rows))) == "deny:"
+    assert told(lets.judge(call("get", rows=[good]))) == "allow:allow"
+    # Numbers hold no argument.
+    assert told(stops.judge(call("get", rows=[good], data=[0.5] * 200_000))) == "allow:"
+
+
 def test_whose_call_it_is_narrows_a_rule() -> None:
     found = rules(rule("deny", tenants="acme", apps="shop*", environments="prod"))
     assert told(found.judge(call("x"))) == "deny:deny"

@@ -11,10 +11,10 @@ from headrace.app.home import Home
 from headrace.app.installation import operations_of
 from headrace.app.master_key import Secrets
 from proxy.config import Route, Upstream
-from proxy.guard.approvals import Approvals
+from proxy.guard.approvals import Approvals, Audit
 from proxy.guard.conditions import fits
 from proxy.guard.document import ALL, Action, rules_of
-from proxy.guard.operators import Audit, OperatorTerms
+from proxy.guard.operators import OperatorTerms
 from proxy.guard.route import GuardTerms, RouteRules
 from proxy.guard.rules import ActionRules
 from trajectory.canonical import JsonObject, content_hash
@@ -112,12 +112,14 @@ class GuardSetup:
         if not rules and not answers:
             return None
         approvals = Approvals(self.approvals, self.approvals_key)
-        audit = _audit(AuditLog(self.audit, self.audit_key))
+        audit = audit_of(AuditLog(self.audit, self.audit_key))
         operators = OperatorTerms(self.credential, audit)
         return GuardTerms(rules, approvals, self.content_hash, answers, operators, audit)
 
 
-def _audit(log: AuditLog) -> Audit:
+def audit_of(log: AuditLog) -> Audit:
+    """Return what writes decisions into an audit log."""
+
     def audit(actor: str, action: str, subject: str, detail: JsonObject) -> None:
         log.append(actor=actor, action=action, subject=subject, detail=detail)
 
@@ -135,7 +137,7 @@ def tap_terms(folder: Path, name: str, home: Home, secrets: Secrets) -> GuardTer
     if rules is None:
         return None
     approvals = approvals_of(home, secrets)
-    audit = _audit(AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit")))
+    audit = audit_of(AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit")))
     return GuardTerms({name: RouteRules(rules)}, approvals, hash_of(documents), audit=audit)
 
 

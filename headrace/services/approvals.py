@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.app.context import AppContext
-from headrace.app.guard import approvals_of
+from headrace.app.guard import approvals_of, audit_of
 from proxy.guard.approvals import STATUSES, Approval
 from trajectory.errors import ConfigurationError
 
@@ -45,12 +45,6 @@ def decide(
     Raises:
         ConfigurationError: there is none of this id, or it does not wait any more.
     """
-    store = approvals_of(app.home, app.secrets)
-    found = store.decide(approval_id, approve=approve, who=who, reason=reason)
-    app.audit.append(
-        actor=who,
-        action=f"approval.{found.status}",
-        subject=approval_id,
-        detail={"rule": found.rule, "route": found.route, "tenant_id": found.tenant},
+    return approvals_of(app.home, app.secrets).decide(
+        approval_id, approve=approve, who=who, reason=reason, audit=audit_of(app.audit)
     )
-    return found

@@ -44,6 +44,9 @@ BY_CLIENT = "client:"
 """Who decided, where that is the user of a client; its key's id follows."""
 STATUSES = ("pending", "approved", "used", "denied", "expired")
 
+type Audit = Callable[[str, str, str, JsonObject], None]
+"""Takes who did what to which approval, and what else is known of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Approval:
@@ -69,6 +72,11 @@ class Approval:
     def is_by_client(self) -> bool:
         """Whether the user of a client decided it."""
         return (self.decided_by or "").startswith(BY_CLIENT)
+
+    @property
+    def described(self) -> JsonObject:
+        """What the audit log says of it beside its id."""
+        return {"rule": self.rule, "route": self.route, "tenant_id": self.tenant}
 
 
 class Approvals:
@@ -162,8 +170,23 @@ class Approvals:
             )
             return used.rowcount == 1
 
-    def decide(self, approval_id: str, *, approve: bool, who: str, reason: str = "") -> Approval:
+    def decide(
+        self,
+        approval_id: str,
+        *,
+        approve: bool,
+        who: str,
+        reason: str = "",
+        audit: Audit | None = None,
+    ) -> Approval:
         """Approve or deny a call that waits.
+
+        Args:
+            approval_id: of the call.
+            approve: or deny.
+            who: decides.
+            reason: why.
+            audit: is told before it counts: what cannot be written down is not decided.
 
         Raises:
             ConfigurationError: there is none of this id, or it does not wait any more.
@@ -171,19 +194,22 @@ class Approvals:
         now = self._clock()
         with self.writing() as file:
             self._expire(file, now)
-            changed = file.execute(
-                "UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, "
+            row = file.execute(
+                "UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, "  # noqa: S608
                 "sealed = NULL, expires = max(expires, ?) "
-                "WHERE approval_id = ? AND status = 'pending'",
+                f"WHERE approval_id = ? AND status = 'pending' RETURNING {_COLUMNS}",
                 (
                     *("approved" if approve else "denied", now, who, reason or None),
                     *(now + _GRANT_SECONDS, approval_id),
                 ),
-            )
-        found = self.get(approval_id)
-        if changed.rowcount != 1:
-            raise ConfigurationError(f"{approval_id} does not wait any more: it is {found.status}.")
-        return found
+            ).fetchone()
+            decided = None if row is None else Approval(*row)
+            if decided is not None and audit is not None:
+                audit(who, f"approval.{decided.status}", approval_id, decided.described)
+        if decided is None:
+            status = self.get(approval_id).status
+            raise ConfigurationError(f"{approval_id} does not wait any more: it is {status}.")
+        return decided
 
     def get(self, approval_id: str) -> Approval:
         """Return a row.

@@ -7,22 +7,18 @@ let it go on.
 import hmac
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from urllib.parse import parse_qsl
 
-from proxy.guard.approvals import STATUSES, Approvals
+from proxy.guard.approvals import STATUSES, Approvals, Audit
 from proxy.responses import LocalReply, json_reply
-from trajectory.canonical import JsonObject, JsonValue
-from trajectory.errors import ConfigurationError
+from trajectory.canonical import JsonValue
+from trajectory.errors import ConfigurationError, HeadraceError
 
 _PATH = re.compile(r"/approvals(?:/(?P<id>[0-9a-f]{1,64})(?:/(?P<verb>approve|deny))?)?")
 _WHO = re.compile(r"[A-Za-z0-9._@-]{1,100}")
 _LONGEST_REASON = 1000
 MOST_BODY_BYTES = 64 * 1024
-
-type Audit = Callable[[str, str, str, JsonObject], None]
-"""Takes who did what to which approval, and what else is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +60,8 @@ class OperatorApi:
             return self._show(approval_id) if approval_id else self._list(query)
         except ConfigurationError as error:
             return json_reply(404, {"error": str(error)})
+        except HeadraceError as error:  # the audit log takes nothing: nothing is shown or decided
+            return json_reply(503, {"error": str(error)})
 
     def _list(self, query: str) -> LocalReply:
         asked = dict(parse_qsl(query))
@@ -102,14 +100,12 @@ class OperatorApi:
         actor = f"operator:{who}" if who else "operator"
         try:
             found = self._approvals.decide(
-                approval_id, approve=verb == "approve", who=actor, reason=reason
+                approval_id,
+                approve=verb == "approve",
+                who=actor,
+                reason=reason,
+                audit=self._terms.audit,
             )
         except ConfigurationError as error:  # somebody was faster
             return json_reply(409, {"error": str(error)})
-        detail: JsonObject = {
-            "rule": found.rule,
-            "route": found.route,
-            "tenant_id": found.tenant,
-        }
-        self._terms.audit(actor, f"approval.{found.status}", approval_id, detail)
         return json_reply(200, {"approval": approval_id, "status": found.status})

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from proxy.clients.credentials import RawFields
 from proxy.clients.shared_counters import SharedCounters
-from proxy.guard.approvals import BY_CLIENT, Approval, Approvals
+from proxy.guard.approvals import BY_CLIENT, Approval, Approvals, Audit
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
 from proxy.guard.denied_calls import DeniedCall, DeniedCalls
 from proxy.guard.elicitation import (
@@ -19,7 +19,7 @@ from proxy.guard.elicitation import (
     McpSession,
     withdrawal,
 )
-from proxy.guard.operators import Audit, OperatorTerms
+from proxy.guard.operators import OperatorTerms
 from proxy.guard.rules import (
     ActionRule,
     ActionRules,
@@ -350,16 +350,15 @@ class CallGuard:
             if not self._lets_clients_decide(route, row.rule):
                 self._counters.guard[route, "answer_refused"] += 1
                 return False
-            row = await asyncio.to_thread(
-                approvals.decide, approval_id, approve=answer.approves, who=who
+            await asyncio.to_thread(
+                approvals.decide,
+                approval_id,
+                approve=answer.approves,
+                who=who,
+                audit=self._terms.audit,
             )
         except ConfigurationError:
-            return True  # somebody was faster, or time is up: the call has its answer
-        if self._terms.audit is not None:
-            detail: JsonObject = {"rule": row.rule, "route": route, "tenant_id": row.tenant}
-            await asyncio.to_thread(
-                self._terms.audit, who, f"approval.{row.status}", approval_id, detail
-            )
+            pass  # somebody was faster, or time is up: the call has its answer
         return True
 
     def _lets_clients_decide(self, route: str, name: str) -> bool:

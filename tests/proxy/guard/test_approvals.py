@@ -12,7 +12,7 @@ import pytest
 
 from proxy.guard.approvals import Approvals
 from proxy.guard.rules import ActionRule, RequestedCall, Ruling
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, RetryableError
 
 KEY = b"k" * 32
 RULE = ActionRule("payments", Ruling.HOLD, seconds=60)
@@ -51,6 +51,26 @@ def test_a_call_that_waits_is_asked_once(approvals: Approvals) -> None:
     assert ask(approvals, CALL._replace(tenant="other")) != first
     assert len(approvals.list()) == 4
     assert [one.tenant for one in approvals.list(tenant="other")] == ["other"]
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_what_cannot_be_audited_is_not_decided(approvals: Approvals, approve: bool) -> None:
+    name = ask(approvals)
+
+    def full_disk(*_: object) -> None:
+        raise RetryableError("the disk is full")
+
+    with pytest.raises(RetryableError):
+        approvals.decide(name, approve=approve, who="ada", audit=full_disk)
+    assert (approvals.get(name).status, approvals.asked(name) is None) == ("pending", False)
+    assert not approvals.claim(name)
+    said: list[object] = []
+    approvals.decide(
+        name, approve=approve, who="ada", audit=lambda *entry: said.append((*entry[:3],))
+    )
+    assert said == [("ada", "approval.approved" if approve else "approval.denied", name)]
+    with pytest.raises(ConfigurationError):
+        approvals.decide(name, approve=approve, who="bob", audit=full_disk)
 
 
 def test_what_users_of_clients_decide_is_for_their_session_alone(approvals: Approvals) -> None:

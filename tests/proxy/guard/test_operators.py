@@ -4,15 +4,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from proxy.guard.approvals import Approval
+from proxy.guard.approvals import Approval, Approvals
+from proxy.guard.operators import OperatorApi, OperatorTerms
+from proxy.guard.rules import ActionRule, RequestedCall, Ruling
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.guard import CREDENTIAL, GuardSetup
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
+from trajectory.errors import RetryableError
 
 RULES: dict[str, Any] = {
     "rules": [
@@ -156,3 +160,21 @@ def test_what_is_not_asked_well_changes_nothing(
             assert int(raw.makefile("rb").readline().split()[1]) == status
         return
     assert scene.ask(method, path, **more).status_code == status
+
+
+def test_what_cannot_be_audited_is_not_decided_and_can_be_tried_again(tmp_path: Path) -> None:
+    approvals = Approvals(tmp_path / "approvals.sqlite", b"a" * 32)
+    call = RequestedCall("pay", {"amount": 5}, tenant="acme")
+    rule = ActionRule("payments", Ruling.HOLD)
+    name = approvals.ask(call, rule, key_id="k1", route="tools", step_id="01").approval_id
+
+    def full_disk(*_: object) -> None:
+        raise RetryableError("the audit log could not be written; free some space")
+
+    api = OperatorApi(approvals, OperatorTerms(CREDENTIAL, full_disk))
+    for verb, method in ((f"/{name}/approve", "POST"), (f"/{name}", "GET")):
+        answer = api.answer(method, f"/approvals{verb}", f"Bearer {CREDENTIAL}", b"")
+        assert answer.status == 503
+        assert b"free some space" in answer.body
+        assert b"amount" not in answer.body
+    assert approvals.get(name).status == "pending"

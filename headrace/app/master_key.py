@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from headrace.app.home import Home
 from trajectory.errors import ConfigurationError
-from trajectory.files import make_folders
+from trajectory.files import locked, make_folders, replace_file
 
 if TYPE_CHECKING:
     from governance.redact.subject_keys import FileSubjectKeys
@@ -69,14 +69,9 @@ def load_secrets(folder: Path, *, create: bool = False) -> Secrets:
 
 def _write_new(path: Path) -> None:
     make_folders(path.parent, mode=0o700)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(os.urandom(_KEY_BYTES).hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with locked(path.with_suffix(".lock"), wait=True):
+        if not path.exists():
+            replace_file(path, f"{os.urandom(_KEY_BYTES).hex()}\n".encode())
 
 
 def _parse(text: str, where: str) -> bytes:
@@ -97,13 +92,15 @@ def subject_keys_of(home: Home, secrets: Secrets) -> "FileSubjectKeys":
 
 
 def serving_key(home: Home) -> Path:
-    """Return the file that holds the key; it is made where it is missing."""
+    """Return the file that holds the key; it is made where it is missing, or was left empty by a full disk."""
     path = home.secrets / "serving.key"
-    make_folders(path.parent, mode=0o700)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(token_urlsafe(32) + "\n")
+    if not _holds_a_key(path):
+        make_folders(path.parent, mode=0o700)
+        with locked(path.with_suffix(".lock"), wait=True):
+            if not _holds_a_key(path):
+                replace_file(path, f"{token_urlsafe(32)}\n".encode())
     return path
+
+
+def _holds_a_key(path: Path) -> bool:
+    return path.exists() and bool(path.read_text(encoding="ascii").strip())

@@ -25,6 +25,7 @@ from train.types import Token
 from trajectory.canonical import JsonObject
 from trajectory.dialects.errors import Shape, error_body, shape_of
 from trajectory.dialects.wire import as_text
+from trajectory.errors import ConfigurationError
 from trajectory.http_server import BodyTooLongError, HttpLimits, HttpServer, client_of, read_body
 from trajectory.message import Message
 
@@ -77,7 +78,14 @@ class ModelServer:
         """Keep the engines, by label, and the key that clients must present.
 
         ``aliases`` are further names of versions; answers name the version.
+
+        Raises:
+            ConfigurationError: the key is empty, so that who sends none would have it.
         """
+        if not key:
+            raise ConfigurationError(
+                "the models' server needs a key, and secrets/serving.key holds none"
+            )
         self._engines = engines
         self._aliases = aliases or {}
         self._key = key.encode()

@@ -59,6 +59,8 @@ def _standard(secret: str, fields: RawFields, body: bytes) -> bool:
         key = b64decode(secret.removeprefix("whsec_"), validate=True)
     except ValueError:
         return False
+    if not key:
+        return False
     digest = hmac.new(key, b".".join((name, when, body)), sha256).digest()
     expected = b"v1," + b64encode(digest)
     # A sender that changes its secret signs with both.

@@ -1,10 +1,12 @@
 """The master key is made once, kept private, and gives one key per use."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from headrace.app.master_key import load_secrets
+from headrace.app.home import Home
+from headrace.app.master_key import load_secrets, serving_key
 from trajectory.errors import ConfigurationError
 
 
@@ -48,3 +50,28 @@ def test_a_malformed_key_is_refused(
 def test_the_key_does_not_show_in_a_repr(tmp_path: Path) -> None:
     secrets = load_secrets(tmp_path, create=True)
     assert (tmp_path / "master.key").read_text(encoding="ascii").strip()[:8] not in repr(secrets)
+
+
+def test_the_serving_key_is_made_once_and_private(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    path = serving_key(home)
+    first = path.read_text(encoding="ascii")
+    assert len(first.strip()) >= 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert serving_key(home).read_text(encoding="ascii") == first
+
+
+@pytest.mark.parametrize("left", [b"", b"\n"])
+def test_an_empty_serving_key_which_a_full_disk_left_is_made_anew(
+    tmp_path: Path, left: bytes
+) -> None:
+    home = Home(tmp_path)
+    serving_key(home).write_bytes(left)
+    assert len(serving_key(home).read_text(encoding="ascii").strip()) >= 32
+
+
+def test_processes_that_begin_at_once_have_one_serving_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        said = [*pool.map(lambda _: serving_key(Home(tmp_path)).read_text(), range(32))]
+    assert len({*said}) == 1
+    assert said[0].strip()

@@ -20,6 +20,7 @@ from tests.trajectory.world import World
 from train.generation import Engine, LanguageModel
 from trajectory.dialects.openai_chat.read import read_tokens
 from trajectory.dialects.registry import read_exchange
+from trajectory.errors import ConfigurationError
 from trajectory.message import Message, TextPart
 
 LABEL = "shop@0001"
@@ -35,6 +36,12 @@ def url(engine: Engine[LanguageModel]) -> Iterator[str]:
 def client(url: str) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-gate", max_retries=0) as client:
         yield client
+
+
+def test_a_server_without_a_key_is_none() -> None:
+    # What nobody sent would be the right key.
+    with pytest.raises(ConfigurationError, match="key"):
+        ModelServer({}, key="")
 
 
 def ask(client: openai.OpenAI, **settings: Any) -> Any:

@@ -126,5 +126,11 @@ def test_a_time_that_is_none_is_refused(example: Example, when: str) -> None:
     assert not signed(example, None, **{name.lower().replace("-", "_"): when})
 
 
-def test_a_secret_that_is_no_base64_signs_nothing() -> None:
-    assert not signed(STANDARD, None, secret="whsec_%%%")
+@pytest.mark.parametrize("secret", ["whsec_%%%", "whsec_"])
+def test_a_secret_that_is_no_key_signs_nothing(secret: str) -> None:
+    assert not signed(STANDARD, None, secret=secret)
+    # Who knows that there is none could sign with it.
+    headers = STANDARD[2]
+    said = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + STANDARD[3]
+    own = "v1," + b64encode(hmac.digest(b"", said, "sha256")).decode()
+    assert not signed(STANDARD, None, secret=secret, webhook_signature=own)

@@ -10,7 +10,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import note, print_fields, print_json, print_rows, printable, progress
 from headrace.cli.artifact import LabelArgument, NameArgument
-from headrace.cli.common import JsonOption
+from headrace.cli.common import JsonOption, interruptible
 from headrace.services.artifacts import exam_fields, find_artifact
 from headrace.services.changes import artifact_registry
 from trajectory.errors import ConfigurationError
@@ -207,7 +207,7 @@ def optimize(
     running = AppContext.of(context)
     keys = gateway_config(running.settings, running.home.create()).keys
     given = key or local_client_key(running.home, KeyRegistry.load(keys))
-    with progress("searching", quiet=as_json) as advance:
+    with interruptible(), progress("searching", quiet=as_json) as advance:
         found = optimizer.optimize(
             running,
             optimizer.seed_of(running, artifact, file),
@@ -312,7 +312,7 @@ def examine(
         raise ConfigurationError(f"{one.label} holds nothing any more: an erasure took it")
     live = artifacts.live(one.name)
     control = "" if live is None or live.version == one.version else live.version
-    with progress("trying held-out tasks", quiet=as_json) as advance:
+    with interruptible(), progress("trying held-out tasks", quiet=as_json) as advance:
         found = examine_content(
             running, one.name, one.content, control=control, exam=exam_of_ladder(policy),
             progress=lambda _stage, done, total: advance(done, total),

@@ -8,7 +8,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import print_fields, print_rows
 from headrace.cli import artifact, train
-from headrace.cli.common import JsonOption
+from headrace.cli.common import JsonOption, interruptible
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def begin(
     ladder = load_evolution(policy or SHIPPED).spec.promotion.ladder
     steps = _runner(running)
     kind = _kind(running, name)
-    _show(steps.begin(kind, name, version, ladder, decision=decision), as_json=as_json)
+    with interruptible():  # an exam may come first
+        begun = steps.begin(kind, name, version, ladder, decision=decision)
+    _show(begun, as_json=as_json)
 
 
 @app.command("list")

@@ -1,6 +1,5 @@
 """Exams of candidates, as a ladder asks for them: a model that serves here answers, without a change and with it."""
 
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,6 +92,7 @@ def examine_content(
     from train.evaluation.held_out import held_out_tasks
     from train.registry.artifacts import spec_hash
     from train.registry.exams import ExamRecord
+    from train.runs.folders import conversations_folder
     from train.substrate.manifest import load_items
     from train.substrate.source import silent
 
@@ -100,7 +100,7 @@ def examine_content(
     serving = artifacts.get(name, control).content if control else None
     model, substrate = examined_model(app, exam), examined_substrate(app, exam)
     look = artifacts.look(name, content)
-    with tempfile.TemporaryDirectory(dir=app.home.create().state) as folder:
+    with conversations_folder(app.home.create().runs) as folder:
         found = examine_artifact(
             content,
             serving=serving,
@@ -111,7 +111,7 @@ def examine_content(
             evaluation=exam.evaluation,
             safety=exam.safety,
             gate=exam.gate,
-            reports=Path(folder),
+            reports=folder,
             look=look,
             progress=progress or silent,
         )

@@ -1,6 +1,5 @@
 """Searches for a better text of an artefact, gives what was found its exam, and registers it if it passes."""
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +90,7 @@ def optimize(
     from headrace.services.exams import examine_content, examined_model, examined_substrate
     from train.errors import EmptyRunError
     from train.evaluation.held_out import LEAST
+    from train.runs.folders import conversations_folder
     from train.substrate.manifest import load_items
 
     require_gepa()
@@ -131,10 +131,10 @@ def optimize(
             "tasks": len(known.found.tasks),
         },
     )
-    with tempfile.TemporaryDirectory(dir=app.home.create().state) as folder:
+    with conversations_folder(app.home.create().runs) as folder:
         found = search(
             spec, known, model.path, exam.evaluation, _reflect(app, reflection),
-            budget=budget, folder=Path(folder), progress=progress,
+            budget=budget, folder=folder, progress=progress,
         )  # fmt: skip
     if found.spec is None:
         return Optimized(found)

@@ -282,7 +282,10 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
         replace_file(one.path / CONTENT, canonical_json(value), READABLE)
         provenance = one.manifest["provenance"]
         left = {} if value is None else {k: v for k, v in provenance.items() if k not in going}
-        erased = {"provenance": left, "erased_at": datetime.now(UTC).isoformat()}
+        # Who wrote the description had read what is gone.
+        said = "" if value is None else one.manifest["description"]
+        now = datetime.now(UTC).isoformat()
+        erased = {"provenance": left, "description": said, "erased_at": now}
         replace_file(
             one.path / "manifest.json", canonical_json({**one.manifest, **erased}), READABLE
         )

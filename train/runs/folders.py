@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from train.substrate.source import LearningSource
@@ -34,6 +35,19 @@ def run_lock(folder: Path) -> Iterator[None]:
         if lock is None:
             raise ConfigurationError(f"run {folder.name} is under way in another process")
         yield
+
+
+@contextmanager
+def conversations_folder(runs: Path) -> Iterator[Path]:
+    """Give a folder for what is said in work that is no run; it goes with the work, whose kill others clean up."""
+    folder = runs / f"work-{token_hex(6)}"
+    with run_lock(folder):
+        try:
+            place = folder / "scratch"
+            place.mkdir()
+            yield place
+        finally:
+            shutil.rmtree(folder)
 
 
 def delete_conversations(runs: Path) -> None:

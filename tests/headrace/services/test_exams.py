@@ -1,6 +1,8 @@
 """A ladder with an exam: held-out tasks and a suite of safety are tried before a candidate's first rung."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,15 @@ import yaml
 
 from headrace.app.home import Home
 from headrace.cli import run
+from headrace.processes.supervisor import headrace_command
 from lakehouse.lake import Lake
 from tests.headrace.cli.test_trial import policy, told
+from tests.scenarios.test_interrupted_training import VERIFIER
 from tests.train.conftest import make_model
 from tests.train.evaluation.test_held_out import SPLIT, sessions
 from tests.train.lakes import lake_of
 from tests.train.substrate.test_build import build
+from tests.trajectory.test_child_process import ended, until
 from train.registry.artifacts import ArtifactRegistry
 from train.registry.versions import ModelRegistry
 
@@ -97,3 +102,31 @@ def test_who_is_to_be_asked_must_serve(home: Home, capsys: pytest.CaptureFixture
     assert run(["trial", "begin", "style", "0001", "--policy", mine]) == 2
     assert "no version of 'nobody' serves" in capsys.readouterr().err
     assert told(capsys, "list") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_exam_that_is_stopped_leaves_nothing_of_what_was_said(
+    home: Home, number: signal.Signals
+) -> None:
+    pids, verifier = home.root / "pids", home.root / "verifier.sh"
+    verifier.write_text(VERIFIER.format(pids=pids))
+    verifier.chmod(0o700)
+    replay = {"verifier": [str(verifier)], "completion_tokens": 4, "tool_rounds": 1}
+    exam = {"model": "shop", "substrate": "shop", "evaluation": {"replay": replay, "tasks": 50}}
+    mine = policy(home.root, rungs=["gate", "canary", "live"], exam=exam)
+    examined = subprocess.Popen(
+        headrace_command(["artifact", "examine", "style", "--policy", mine]),
+        stderr=subprocess.PIPE,
+    )
+    until(lambda: pids.exists() or examined.poll() is not None)
+    assert [*home.root.rglob("*.episodes")]
+    examined.send_signal(number)
+    _, words = examined.communicate(timeout=120)
+    for pid in map(int, pids.read_text().split()):
+        until(lambda pid=pid: ended(pid), 60)  # type: ignore[misc]
+    if number == signal.SIGTERM:
+        assert examined.returncode == 130, words
+    else:
+        assert run(["lake", "maintain"]) == 0
+    assert not [*home.root.rglob("*.episodes")]

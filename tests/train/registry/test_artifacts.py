@@ -218,7 +218,9 @@ def test_an_erasure_takes_the_facts_of_one_person_out_of_every_version(
     registry.register(document(**facts(a=own[0], b=own[1], c=[])), actor="jo")
     registry.register(document(**facts(a=own[0])), actor="jo")
     skill = {"title": "Refund", "trigger": {"phrases": ["refund"]}, "procedure": "Ask first."}
-    registry.register(document("asking", evidence=own[0], skill=skill), actor="jo")
+    asking = document("asking", evidence=own[0], skill=skill)
+    about = asking.metadata.model_copy(update={"description": "How refunds are asked for here."})
+    registry.register(asking.model_copy(update={"metadata": about}), actor="jo")
     registry.register(document("other", evidence=own[1], skill=skill), actor="jo")
     erase_subject(lake, "acme", ["b2:subject-0"])
     forgotten = registry.sweep()
@@ -235,6 +237,7 @@ def test_an_erasure_takes_the_facts_of_one_person_out_of_every_version(
     assert registry.promote("other", "0001", actor="jo").status == "live"
     everything = b"".join(path.read_bytes() for path in (tmp_path / "artifacts").rglob("*.json"))
     assert b"Fact a." not in everything
+    assert b"How refunds are asked for here." not in everything
     assert b"subject-0" not in everything
     assert registry.sweep().versions == ()
 

@@ -1,5 +1,7 @@
 """What a run has learned from somebody goes when it may no longer be learned from."""
 
+import os
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from lakehouse.lake import Lake
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
-from train.runs.folders import delete_conversations, run_lock, sweep
+from train.runs.folders import conversations_folder, delete_conversations, run_lock, sweep
 from train.substrate.manifest import SubstrateManifest, mark_stale
 from trajectory.errors import ConfigurationError
 
@@ -77,3 +79,22 @@ def test_conversations_go_without_a_lake_where_no_run_is_at_work(tmp_path: Path)
     assert names(tmp_path / "killed") == {"evaluation", "checkpoints", "lock"}
     assert not names(tmp_path / "killed" / "evaluation")
     assert names(tmp_path / "working") == {"scratch", "evaluation", "checkpoints", "lock"}
+
+
+def test_what_is_said_in_work_that_is_no_run_goes_with_it_or_with_who_comes_next(
+    tmp_path: Path,
+) -> None:
+    with conversations_folder(tmp_path) as place:
+        (place / "base.episodes").write_text("Ida Novak")
+        delete_conversations(tmp_path)
+        assert (place / "base.episodes").exists()  # it is at work
+    assert not [*tmp_path.iterdir()]
+    child = os.fork()
+    if not child:
+        with conversations_folder(tmp_path) as place:
+            (place / "base.episodes").write_text("Ida Novak")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert [*tmp_path.rglob("*.episodes")]
+    delete_conversations(tmp_path)
+    assert not [*tmp_path.rglob("*.episodes")]

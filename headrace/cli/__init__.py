@@ -6,6 +6,7 @@ Exit codes: 0 done (also nothing to do), 1 a check found something, 2 usage or c
 
 import io
 import os
+import sqlite3
 import sys
 import traceback
 from errno import EACCES, EEXIST, EISDIR, ENOENT, ENOTDIR, EPERM
@@ -199,6 +200,13 @@ def run(arguments: list[str]) -> int:
             raise
         note(f"headrace: {refused_by_the_system(error)}")
         return 2 if error.errno in _WRONG_PATH else 3
+    except sqlite3.OperationalError as error:
+        if debug:
+            raise
+        note(
+            f"headrace: a file of state cannot be written or read ({error}); check the disk and its owner"
+        )
+        return 3
     except ModuleNotFoundError as error:
         remedy = missing_extra(error.name or "")
         if debug or remedy is None:

@@ -5,6 +5,7 @@ to sign in; who has no role for a page is refused before its data are read.
 """
 
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -63,6 +64,7 @@ class _Application:
             exception_handlers={
                 HTTPException: self._failed,
                 HeadraceError: self._failed,
+                sqlite3.OperationalError: self._failed,
                 Exception: self._failed,
             },
         )
@@ -233,5 +235,7 @@ def _said(error: Exception) -> tuple[int, str]:
             return 409, str(error)
         case HeadraceError():
             return 500, str(error)
+        case sqlite3.OperationalError():
+            return 503, "A file of the console cannot be written or read now: look at the disk."
     # Its text may quote content.
     return 500, f"This is a fault of Headrace ({type(error).__name__})."

@@ -5,7 +5,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -153,13 +153,16 @@ class SessionStore:
             found = database.execute(
                 "SELECT user, seen, ends FROM signed_in WHERE hash = ?", (_hash(session),)
             ).fetchone()
-            if found is None or found[2] <= now or found[1] <= now - self._idle:
-                return None
-            if found[1] <= now - _SEEN_SECONDS:
-                database.execute(
-                    "UPDATE signed_in SET seen = ? WHERE hash = ?", (now, _hash(session))
-                )
+        if found is None or found[2] <= now or found[1] <= now - self._idle:
+            return None
+        if found[1] <= now - _SEEN_SECONDS:
+            self._note_seen(session, now)
         return User.from_json(json.loads(found[0])).granted(self._grants)
+
+    def _note_seen(self, session: str, now: float) -> None:
+        # A full disk signs nobody out before the time: who mends it looks here what is wrong.
+        with suppress(sqlite3.OperationalError), self._open() as database:
+            database.execute("UPDATE signed_in SET seen = ? WHERE hash = ?", (now, _hash(session)))
 
     def end(self, session: str) -> None:
         """End the session of this id."""
@@ -169,23 +172,28 @@ class SessionStore:
     def list(self, user: User | None = None) -> tuple[ConsoleSession, ...]:
         """Return a user's sessions, or everybody's, the latest first."""
         now = self._clock()
-        whose = (None, None) if user is None else (user.name, user.authority)
         with self._open() as database:
             rows = database.execute(
-                "SELECT substr(hash, 1, 16), name, authority, door, begun, seen, ends FROM signed_in "
-                "WHERE (?1 IS NULL OR name = ?1 AND authority = ?2) AND ends > ?3 AND seen > ?4 "
-                "ORDER BY begun DESC, hash",
-                (*whose, now, now - self._idle),
+                "SELECT user, substr(hash, 1, 16), name, authority, door, begun, seen, ends "
+                "FROM signed_in WHERE ends > ? AND seen > ? ORDER BY begun DESC, hash",
+                (now, now - self._idle),
             ).fetchall()
-        return tuple(ConsoleSession(*row) for row in rows)
+        return tuple(ConsoleSession(*row) for kept, *row in rows if _is_of(kept, user))
 
     def revoke(self, session: str, user: User | None = None) -> str | None:
         """End a session by its name, where it is this user's or no user is given; return whose it was."""
-        whose = (None, None) if user is None else (user.name, user.authority)
         with self._open() as database:
-            gone = database.execute(
-                "DELETE FROM signed_in WHERE substr(hash, 1, 16) = ?1 "
-                "AND (?2 IS NULL OR name = ?2 AND authority = ?3) RETURNING name",
-                (session, *whose),
-            ).fetchone()
-        return None if gone is None else str(gone[0])
+            database.execute("BEGIN IMMEDIATE")
+            found = database.execute(
+                "SELECT user, hash, name FROM signed_in WHERE substr(hash, 1, 16) = ?", (session,)
+            ).fetchall()
+            for kept, name, whose in found:
+                if _is_of(kept, user):
+                    database.execute("DELETE FROM signed_in WHERE hash = ?", (name,))
+                    return str(whose)
+        return None
+
+
+def _is_of(kept: str, user: User | None) -> bool:
+    """Tell whether a session's user is this one: two people of an authority may have one name."""
+    return user is None or User.from_json(json.loads(kept)).is_same(user)

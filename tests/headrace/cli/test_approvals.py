@@ -12,6 +12,7 @@ from headrace.app.master_key import load_secrets
 from headrace.cli import run
 from proxy.guard.approvals import Approvals
 from proxy.guard.rules import ActionRule, RequestedCall, Ruling
+from tests.support.full_disk import full_disk
 
 
 @pytest.fixture
@@ -55,3 +56,13 @@ def test_calls_are_listed_shown_and_decided(
     lines = (home.audit / "audit.jsonl").read_text().splitlines()
     actions = [json.loads(line)["action"] for line in lines]
     assert actions == ["approval.read", "approval.approved", "approval.denied"]
+
+
+def test_a_full_disk_is_no_fault_of_headrace(
+    home: Home, approvals: Approvals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = ask(approvals, 1)
+    with full_disk():
+        assert run(["--home", str(home.root), "approvals", "approve", name]) == 3
+    assert "check the disk" in capsys.readouterr().err
+    assert approvals.get(name).status == "pending"

@@ -20,6 +20,7 @@ from headrace.console.sessions import SessionStore
 from headrace.console.sign_in import COOKIE
 from headrace.console.users import ROLES, SECRET_HEADER, TrustedProxies, User, local_user
 from tests.headrace.console.conftest import HOST, HOSTILE, PLACES, SAME, client_of
+from tests.support.full_disk import full_disk
 
 EVERYBODY = {"viewer", "reviewer", "operator", "privacy", "trainer", "admin"}
 MAY_SEE = {
@@ -325,6 +326,44 @@ def test_a_session_ends_by_itself_and_by_its_name(tmp_path: Path) -> None:
     assert store.revoke(one.session, replace(user, authority="https://id.example")) is None
     assert store.revoke(one.session, user) == "ida"
     assert store.user_of(third) is None
+
+
+def test_who_has_the_same_name_is_somebody_else(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "s.sqlite", idle_seconds=100, longest_seconds=250)
+    roles = frozenset({("viewer", "acme")})
+    ida, other = (User("ida", roles, "https://id.example", key) for key in ("17", "18"))
+    session = store.begin(ida)
+    assert store.list(other) == ()
+    (one,) = store.list(ida)
+    assert store.revoke(one.session, other) is None
+    assert store.user_of(session) is not None
+    assert store.revoke(one.session, ida) == "ida"
+    assert store.user_of(session) is None
+
+
+def test_who_is_signed_in_stays_so_on_a_full_disk(tmp_path: Path) -> None:
+    now = [1000.0]
+    store = SessionStore(
+        tmp_path / "s.sqlite", idle_seconds=100, longest_seconds=900, clock=lambda: now[0]
+    )
+    user = User("ida", frozenset({("viewer", "acme")}))
+    session = store.begin(user)
+    now[0] += 60
+    with full_disk():
+        assert store.user_of(session) == user
+    now[0] += 39
+    assert store.user_of(session) == user
+
+
+@pytest.mark.parametrize("path", ["/home", "/approvals", "/home.json", "/approvals/x"])
+def test_a_full_disk_is_told_and_is_no_fault_of_headrace(console: Console, path: str) -> None:
+    client = client_of(console, ("viewer", "*"), ("operator", "*"))
+    with full_disk():
+        answer = client.get(path)
+    assert answer.status_code in (200, 404, 503)
+    assert "fault of Headrace" not in answer.text
+    if answer.status_code == 503:
+        assert "disk" in answer.text
 
 
 def test_a_role_that_a_group_has_lost_is_lost_at_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from proxy.guard.json_path import FoundValue, JsonPath, TooManyValuesError
+from proxy.guard.json_path import FoundValue, JsonPath, UnsearchedValuesError
 from proxy.guard.strict_json import ExactNumber, folded
 from proxy.routes.paths import climbs
 from trajectory.canonical import JsonValue
@@ -90,7 +90,7 @@ class ArgumentCondition:
         """Return whether it holds: possibly of any value at the path, surely of all."""
         try:
             found = self.path.find(arguments)
-        except TooManyValuesError:
+        except UnsearchedValuesError:
             return DOUBT
         if self.test is ArgumentTest.PRESENT:
             there = Answer(bool(found), any(not one.loose for one in found))

@@ -22,7 +22,7 @@ _NESTED_TEXTS = 4
 """JSON in a text in JSON in a text …: so often it is looked into."""
 
 
-class TooManyValuesError(Exception):
+class UnsearchedValuesError(Exception):
     """Nobody looks through all of it: what is looked for may stand in the rest."""
 
 
@@ -76,7 +76,7 @@ class JsonPath:
         """Return what stands at the path, strictly and loosely.
 
         Raises:
-            TooManyValuesError: there is too much to look through.
+            UnsearchedValuesError: there is too much to look through.
         """
         level = [FoundValue(arguments, False)]
         for segment in self.segments:
@@ -85,7 +85,7 @@ class JsonPath:
                 below = [one for found in below for one in _everything(found)]
             level = [one for found in below for one in _step(found, segment)]
             if len(level) > _MOST_FOUND:
-                raise TooManyValuesError
+                raise UnsearchedValuesError
         return level
 
 
@@ -117,7 +117,7 @@ def _everything(found: FoundValue) -> list[FoundValue]:
     """Return all objects and lists that a value holds, itself among them.
 
     Raises:
-        TooManyValuesError: there are too many.
+        UnsearchedValuesError: there are too many.
     """
     out: list[FoundValue] = []
     rest = [found]
@@ -128,7 +128,7 @@ def _everything(found: FoundValue) -> list[FoundValue]:
                 continue
             out.append(opened)
             if len(out) > _MOST_FOUND:
-                raise TooManyValuesError
+                raise UnsearchedValuesError
             held = value.values() if isinstance(value, dict) else value
             rest += [
                 FoundValue(inner, opened.loose)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.guard.conditions import ArgumentCondition, fits
-from proxy.guard.json_path import TooManyValuesError, inner_json
+from proxy.guard.json_path import UnsearchedValuesError, inner_json
 from proxy.guard.strict_json import folded
 from trajectory.assembly.effects import SideEffect
 from trajectory.canonical import JsonValue
@@ -171,7 +171,7 @@ class ActionRules:
         found = self._judge(call, effects)
         try:
             inner_calls = [*_inner_calls(call)]
-        except TooManyValuesError:
+        except UnsearchedValuesError:
             return found if self.passes else CallJudgement(Ruling.DENY, UNREADABLE, found.watched)
         for inner in inner_calls:
             met = self._judge(inner, self._said_of(inner.tool) or effects)
@@ -216,7 +216,7 @@ def _inner_calls(call: RequestedCall) -> Iterator[RequestedCall]:
     """Yield what looks like the call of another tool within a call's arguments.
 
     Raises:
-        TooManyValuesError: one may stand in what nobody looked through.
+        UnsearchedValuesError: one may stand in what nobody looked through.
     """
     rest: list[JsonValue] = [call.arguments]
     seen = 0
@@ -229,7 +229,7 @@ def _inner_calls(call: RequestedCall) -> Iterator[RequestedCall]:
         elif isinstance(value, dict):
             seen += 1
             if seen > _MOST_INNER:
-                raise TooManyValuesError
+                raise UnsearchedValuesError
             rest += value.values()
             plain = {alike(key).replace("_", ""): one for key, one in value.items()}
             names = [plain[key] for key in _NAMES if key in plain]

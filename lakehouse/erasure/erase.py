@@ -24,6 +24,7 @@ from lakehouse.erasure.removal import (
     unnamed_messages,
 )
 from lakehouse.erasure.retention import Holds, due_alone, due_trajectories, without_held
+from lakehouse.errors import in_one_line
 from lakehouse.schema.tables import TABLES
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, RetryableError
@@ -171,7 +172,7 @@ def _explained() -> Iterator[None]:
         yield
     except (DeltaError, OSError) as error:
         raise RetryableError(
-            f"the removal did not end ({error}); check disk space and permissions, then run the same "
+            f"the removal did not end ({in_one_line(error)}); check disk space and permissions, then run the same "
             "again: it ends what was begun"
         ) from error
 

@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from lakehouse.errors import in_one_line
 from lakehouse.maintenance.compaction_io import LocalFiles, StoredFiles
 from lakehouse.maintenance.sorted_file import write_sorted
 from lakehouse.read.connection import connect
@@ -151,7 +152,7 @@ def _explained(spec: TableSpec) -> Iterator[None]:
         ) from None
     except (OSError, duckdb.Error) as error:
         raise RetryableError(
-            f"table {spec.name}: compaction failed ({error}); try again"
+            f"table {spec.name}: compaction failed ({in_one_line(error)}); try again"
         ) from error
 
 
@@ -198,7 +199,9 @@ def _replace(
         ) from error
     except DeltaError as error:
         if not names_any(handle, [one.relative for one, _ in made]):
-            raise RetryableError(f"table {spec.name}: {error}; compact again") from error
+            raise RetryableError(
+                f"table {spec.name}: {in_one_line(error)}; compact again"
+            ) from error
 
 
 def _sort(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from lakehouse.errors import PastGoneError
+from lakehouse.errors import PastGoneError, in_one_line
 from lakehouse.maintenance.log_cleanup import version_at
 from lakehouse.read.corrections import CORRECTIONS
 from lakehouse.read.session import Snapshot
@@ -104,7 +104,7 @@ class Files:
                 yield from source.iter_batches(columns=list(columns), use_threads=False)
         except OSError as error:
             raise RetryableError(
-                f"table {table}: a file could not be read ({error}); run the same again"
+                f"table {table}: a file could not be read ({in_one_line(error)}); run the same again"
             ) from error
 
     def _opened(self, file: str) -> Any:
@@ -138,7 +138,7 @@ class Files:
         except (DeltaError, ValueError, OverflowError, OSError) as error:
             asked = f" {as_of.get(name)}" if isinstance(as_of, Mapping) else f" for {as_of}"
             raise PastGoneError(
-                f"table {name} has no version{asked} any more: {error}. An erasure removes what was before it; else the log "
+                f"table {name} has no version{asked} any more: {in_one_line(error)}. An erasure removes what was before it; else the log "
                 "keeps 30 days, and not more than lake.log_commits commits; `headrace lake status` shows how far back it goes"
             ) from error
         return active_files(handle, tenant=tenant)

@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from lakehouse.errors import in_one_line
 from lakehouse.schema.tables import TABLES, TableSpec
 from lakehouse.storage.location import Location
 from lakehouse.write.data_files import FreshFile, remove_files, sync_written, write_files
@@ -153,7 +154,7 @@ def _explained(spec: TableSpec) -> Iterator[None]:
         raise
     except (DeltaError, OSError) as error:
         raise RetryableError(
-            f"table {spec.name}: the commit failed ({error}); "
+            f"table {spec.name}: the commit failed ({in_one_line(error)}); "
             "nothing was lost: check disk space and permissions, then run the same again"
         ) from error
 

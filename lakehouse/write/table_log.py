@@ -26,6 +26,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from lakehouse.errors import in_one_line
 from lakehouse.schema.tables import TableSpec
 from lakehouse.storage.location import Location
 from lakehouse.write.data_files import FreshFile
@@ -128,7 +129,7 @@ class TableLog:
             return False
         except (DeltaError, OSError) as error:
             raise UnsureError(
-                f"table {self.spec.name}: the commit failed ({error}); nothing was lost: check that "
+                f"table {self.spec.name}: the commit failed ({in_one_line(error)}); nothing was lost: check that "
                 "the disk has room, or that the store can be reached, then run the same again"
             ) from error
         with suppress(
@@ -156,7 +157,7 @@ class TableLog:
             sync_files(path for path in commits if path.exists())
         except OSError as error:
             raise UnsureError(
-                f"table {self.spec.name}: the disk refused the last commits ({error}); nothing was "
+                f"table {self.spec.name}: the disk refused the last commits ({in_one_line(error)}); nothing was "
                 "lost: check the disk, then run the same again"
             ) from error
         self._synced = last
@@ -290,7 +291,7 @@ def read_log[T](address: str, read: Callable[[], T]) -> T:
         return read()
     except (DeltaError, OSError) as error:
         raise RetryableError(
-            f"{address}: the table's log cannot be read ({error}); check that the lake "
+            f"{address}: the table's log cannot be read ({in_one_line(error)}); check that the lake "
             "is mounted and readable, then run the same again"
         ) from error
 

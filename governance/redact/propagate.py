@@ -30,7 +30,7 @@ from governance.names.words import (
 from governance.redact.own_marks import OwnMarks
 from governance.redact.report import RedactionError
 
-VERSION = "propagate-8"
+VERSION = "propagate-9"
 SCORE = 0.6
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
@@ -155,6 +155,8 @@ class KnownValues:
 
     def _add(self, spelling: str, entity: str, value: str, *, as_written: bool = False) -> None:
         small = _small(spelling)
+        if entity == "PERSON" and self._is_known_alone(small) and " " in value:
+            self._values[small] = entity, value  # who was named by a part is now named in full
         if small not in self._values:
             if len(self._values) >= _MOST_SPELLINGS:
                 raise RedactionError(
@@ -168,6 +170,11 @@ class KnownValues:
             self._as_written.pop(small, None)
         elif small in self._as_written:
             self._as_written[small].add(spelling)
+
+    def _is_known_alone(self, small: str) -> bool:
+        """Whether a word stands for a name of that one word."""
+        entity, value = self._values.get(small, ("", ""))
+        return entity == "PERSON" and _small(value) == small and " " not in value
 
     def close(self) -> None:
         """Build the look-up; call once, after the last :meth:`learn`."""

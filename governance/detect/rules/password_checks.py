@@ -83,6 +83,8 @@ def unusual(value: str) -> bool:
     return letters(value) and not is_plain(value.lower())
 
 
+_PATH = re.compile(r"(?:~|\.{1,2})?/[\w.@+\-]+(?:/[\w.@+\-]*)+\Z|[A-Za-z]:[\\/]")
+"""A folder: what the command ``pwd`` answers."""
 _ACCOUNT_COMMAND = re.compile(r"(?i)(?:user|group)(?:add|del|mod|show|next)\Z")
 
 
@@ -221,7 +223,7 @@ def labelled(value: str) -> bool:
 
 def told(value: str) -> bool:
     """Whether what stands behind "the password is" is one."""
-    if stands_for_one(value):
+    if stands_for_one(value) or _PATH.match(value):
         return False
     if value.isdigit():
         return len(value) >= 6

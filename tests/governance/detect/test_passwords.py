@@ -392,7 +392,7 @@ def test_codes_of_doors_and_short_words_for_a_password_go(said: str, code: str) 
 
 @pytest.mark.parametrize(
     "kept",
-    ["pw is /srv/app/releases/2026", "port code 8443", "entry code path: src/index.ts:4471", "memorable word required", "the pass is required", "pw is wrong", "port code 22 is open", "gate code review", "error code 24B", "the door code changed in May", "pass is slow"],
+    ["pw is /srv/app/releases/2026", "pwd is /srv/app2/releases/2026-11", "the pwd was ~/work/v2/src", "port code 8443", "entry code path: src/index.ts:4471", "memorable word required", "the pass is required", "pw is wrong", "port code 22 is open", "gate code review", "error code 24B", "the door code changed in May", "pass is slow"],
 )  # fmt: skip
 def test_what_is_said_of_codes_and_passwords_stays(kept: str) -> None:
     assert text(kept) == kept

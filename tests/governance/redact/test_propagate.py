@@ -28,6 +28,13 @@ def test_spellings_of_a_name_stand_for_the_whole_name() -> None:
         assert hits(memory, f"x {text} y") == [(text, name)]
 
 
+@pytest.mark.parametrize("part", ["Ouyang", "Xiaoling", "ouyang"])
+def test_a_part_that_was_told_alone_stands_for_the_name_that_is_told_later(part: str) -> None:
+    memory = known(("PERSON", part), ("PERSON", "Xiaoling Ouyang"), ("PERSON", "Berit Ouyang"))
+    assert hits(memory, f"x {part} y") == [(part, "Xiaoling Ouyang")]
+    assert memory.whole(part) == "Xiaoling Ouyang"
+
+
 def test_an_address_after_a_name_is_no_first_name_of_it() -> None:
     memory = known(("PERSON", "Leonie Hartwig"))
     for text in (

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
+from governance.detect.fields import Field, fields
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.keys import tells_anything
 from governance.detect.names.file_names import may_be_family
@@ -333,10 +334,10 @@ def _beside_given_names(line: str, at: int) -> Iterator[tuple[str, int, str]]:
 
 
 class TableCells:
-    """Asks other detectors for each cell under a head that says what is in it."""
+    """Asks other detectors for each cell under a head, and each value behind a label, that says what it is."""
 
     name = "tables"
-    version = "tables-2"
+    version = "tables-3"
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         """Ask these."""
@@ -348,7 +349,7 @@ class TableCells:
         units: Sequence[Unit],
         known: Sequence[Sequence[Finding]] = (),  # noqa: ARG002 - looks at everything
     ) -> list[list[Finding]]:
-        """Return what is in the cells of tables."""
+        """Return what is in the cells of tables and behind labels."""
         return [self._found(unit) for unit in units]
 
     def _found(self, unit: Unit) -> list[Finding]:
@@ -358,11 +359,19 @@ class TableCells:
         cells = list(columns(text) if "\n" in text else _beside_given_names(text, 0))
         if "(" in text and _WRITES.search(text):
             cells += _statements(text)
-        if not cells:
-            return []
         asked = [Unit(view_of(value), (key,)) for key, _, value in cells]
+        labelled = [*fields(unit.view.text)]
+        asked += [Unit(view_of(one.value), (one.key,)) for one in labelled]
         out: list[Finding] = []
-        for detector in self._detectors:
-            for (_, at, _), found in zip(cells, detector.find(asked, ()), strict=True):
-                out += [one._replace(start=one.start + at, end=one.end + at) for one in found]
+        for detector in self._detectors if asked else ():
+            found = detector.find(asked, ())
+            for (_, at, _), some in zip(cells, found, strict=False):
+                out += [one._replace(start=one.start + at, end=one.end + at) for one in some]
+            for field, some in zip(labelled, found[len(cells) :], strict=True):
+                out += [_within(unit, field, one) for one in some if one.entity in field.entities]
         return out
+
+
+def _within(unit: Unit, field: Field, finding: Finding) -> Finding:
+    start, end = unit.view.span(field.start + finding.start, field.start + finding.end)
+    return finding._replace(start=start, end=end)

@@ -69,6 +69,7 @@ def _detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -> lis
     """Return what looks for these entities, in the order in which it looks."""
     from governance.detect.address_blocks import AddressBlocks
     from governance.detect.keys import KeyPaths
+    from governance.detect.names.whole_names import WholeNames
     from governance.detect.presidio import PresidioDetector, registry
     from governance.detect.tables import TableCells
 
@@ -95,6 +96,8 @@ def _detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -> lis
 
         with _field("spec", "names", "model"):
             detectors.append(NamesModel.load(spec.names.model, entities))
+    if "PERSON" in entities:
+        detectors.append(WholeNames())
     return detectors
 
 

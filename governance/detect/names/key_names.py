@@ -25,7 +25,7 @@ _PERSONAL_WORDS = """
     """
 _PERSONAL = frozenset(_PERSONAL_WORDS.split())
 _BARE_NAMES_WORDS = """
-    name names nom nombre nome naam nazwa nazwisko namn navn name1 имя owner reporter speaker reviewer
+    name names nom nombre nome naam nazwa nazwisko namn navn nimi jméno jmeno nume név nev isim onoma नाम name1 имя owner reporter speaker reviewer
     reviewers approver approvers attendees participants assigned_to lead cliente client klant kunde klient
     responsable titular maintainer maintainers author authors creator editor mentor organizer organiser
     instructor interviewer host moderator cc cn
@@ -56,12 +56,36 @@ _THING_KEYS = frozenset(_THING_KEYS_WORDS.split())
 """Keys whose value is the name of a thing, whatever the word."""
 _PARTS_OF_NAMES_WORDS = """
     vorname rufname nachname familienname geburtsname prénom prenom apellido apellidos cognome sobrenome
-    apelido imię imie nazwisko voornaam achternaam soyad soyadı surname forename firstname lastname fullname
-    realname givenname familyname sn gecos фамилия отчество фио 姓名 氏名 이름 성명 客户姓名 社員名 顧客名 성함
+    apelido imię imie nazwisko voornaam achternaam soyad soyadı förnamn efternamn fornavn etternavn efternavn etunimi
+    sukunimi příjmení prijmeni prenume nume_de_familie vezetéknév keresztnév isim_soyisim surname forename firstname lastname fullname
+    realname givenname familyname sn gecos фамилия отчество фио fio 姓名 户名 戶名 huming 氏名 이름 성명 예금주 客户姓名 社員名 顧客名 성함
     """
 _PARTS_OF_NAMES = frozenset(_PARTS_OF_NAMES_WORDS.split())
 _NAMES_OF = frozenset(
-    ["name", "names", "nom", "nombre", "nome", "naam", "nazwa", "имя", "名", "formatted"]
+    [
+        "name",
+        "names",
+        "nom",
+        "nombre",
+        "nome",
+        "naam",
+        "nazwa",
+        "имя",
+        "名",
+        "formatted",
+        "namn",
+        "navn",
+        "nimi",
+        "jméno",
+        "jmeno",
+        "nume",
+        "név",
+        "nev",
+        "isim",
+        "onoma",
+        "naam",
+        "नाम",
+    ]
 )
 _PEOPLE_WORDS = """
     mitarbeiter mitarbeiterin mitarbeitername kunde kundin kunden kundenname ansprechpartner ansprechpartnerin
@@ -74,7 +98,25 @@ _PEOPLE_WORDS = """
     richiedente paziente contatto alunno funcionário funcionária funcionários aluno contato beneficiário
     medewerker medewerkers klant leerling contactpersoon aanvrager pracownik pracownicy klient uczeń pacjent
     zgłaszający сотрудник клиент пациент заявитель исполнитель контакт çalışan müşteri öğrenci hasta 员工 客户 联系人
-    社員 顧客 担当者 직원 고객 담당자 driver spouse child children interviewer candidate backup attendee interviewee
+    社員 顧客 担当者 직원 고객 담당자 契約者 被保険者 受取人 差出人 名義人 担当 환자 피해자 신고인 보호자 수취인 참석자 收件人 收货人 寄件人 户主 患者 申请人
+    आवेदक खाताधारक ग्राहक रोगी मरीज malik grahak aavedak grahak khatadhari pelátis pelatis asthenis odigos idioktitis katoxos sapak mareed
+    asiakas saaja omistaja potilas hakija tilaaja läsnä lähettäjä vastaanottaja yhteyshenkilö huoltaja kuski
+    ägare kund anställd deltagare försäkringstagare målsägande vittne vårdnadshavare mottagare avsändare sökande hyresgäst närvarande betalare förare
+    ejer kunde medarbejder gæst modtager afsender ansøger lejer pårørende forælder eier mottaker avsender søker leietaker ansatt pasient sjåfør betaler
+    držitel zákazník zaměstnanec pacient pacientka příjemce odesílatel žadatel majitel plátce řidič cestující účastník zákonný zástupce
+    titularul angajat beneficiar pacientul client expeditor destinatar solicitant chiriaș proprietar asigurat asigurată șofer
+    tulajdonos ügyfél beteg címzett feladó kérelmező résztvevő munkavállaló szülő bérlő sofőr ugyfel tulaj
+    alıcı gönderen sahibi hasta yolcu katılımcı katılımcılar çalışan teslim_alan veli kiracı sürücü arayan
+    odbiorca nadawca opiekun właściciel uczestnik obecni najemca kierowca płatnik wnioskodawca dzwoniący
+    владелец держатель плательщик получатель отправитель свидетель пострадавший потерпевший покупатель собственник водитель врач
+    halter halterin fahrer fahrerin reisende reisender empfängername passagier kontoinhaber kontoinhaberin karteninhaber versicherungsnehmer versicherungsnehmerin mutter vater oma opa sohn tochter ehemann ehefrau notfallkontakt vormund hausarzt klingel
+    porteur assurée locataire conducteur passager voyageur expéditeur bénéficiaires mère père enfant époux épouse conjoint
+    anfitrión anfitriona pasajero asegurado asegurada inquilino inquilina conductor remitente denunciante huésped propietario propietaria familiar tutor
+    assicurato assicurata passeggero mittente conducente inquilino proprietario proprietaria ospite genitore madre padre
+    segurado segurada beneficiário beneficiária passageiro inquilino proprietário proprietária remetente motorista hóspede portador portadora responsável
+    verdachte ontvanger afzender huurder bestuurder reiziger passagier gast eigenaar verzekerde ouder oppas loodgieter houder partner echtgenoot echtgenote dochter zoon
+    keeper traveller traveler householder proprietor policyholder claimant pupil mother father son daughter wife husband grandmother grandfather
+    gran grandma grandpa nanny pax addressee consignee carer inhaber inhaberin driver spouse child children interviewer candidate backup attendee interviewee
     contributor contributors maintainer maintainers author authors speaker instructor tenant landlord nurse
     doctor physician supervisor mentor parent guardian witness payee payer insured beneficiary referee
     """
@@ -140,6 +182,13 @@ def may_be_anybody(path: tuple[str, ...]) -> bool:
     if not keys or keys[-1] not in _BARE_NAMES:
         return False
     return keys[-1] != "name" or all(key in _AROUND_ANYTHING for key in keys[:-1])
+
+
+@lru_cache(maxsize=4096)
+def is_of_people(path: tuple[str, ...]) -> bool:
+    """Whether a key names people by what they are to somebody: a patient, a tenant, a mother."""
+    keys = key_words(path)
+    return bool(keys) and keys[-1].strip("_0123456789").rpartition("_")[2] in _PEOPLE
 
 
 @lru_cache(maxsize=4096)

@@ -8,8 +8,8 @@ _U = "A-Z" + "".join(
 _BEHIND_CAPITAL = (
     rf"(?:(?:[^\W\d_]|['\-](?=[^\W\d_]))*[^\W\d_](?![^\W_]|_\w)|\.(?:[{_U}]\.)*|(?=[ \n,.;]|$))"
 )
-_PARTICLE = r"(?:de|del|della|der|den|di|da|dos|das|du|van|von|vom|zu|la|le|al|el|bin|ben|ibn|ter|ten|y|e|af|av|st\.?|und|of)"
-_MORE = rf"(?:[ \u00a0](?:{_PARTICLE}[ ]){{0,2}}[{_U}]{_BEHIND_CAPITAL}){{0,3}}"
+PARTICLE = r"(?:de|del|della|der|den|di|da|dos|das|du|van|von|vom|zu|la|le|al|el|bin|ben|ibn|ter|ten|y|e|af|av|st\.?|und|of)"
+_MORE = rf"(?:[ \u00a0](?:{PARTICLE}[ ]){{0,2}}[{_U}]{_BEHIND_CAPITAL}){{0,3}}"
 NAME = rf"[{_U}]{_BEHIND_CAPITAL}{_MORE}"
 NAME_AT = re.compile(rf"[{_U}](?<![^\W_].)(?<!\w_.){_BEHIND_CAPITAL}{_MORE}")
 """``NAME`` where a word begins: 26 µs per kilobyte instead of 71, because it looks for a capital first."""

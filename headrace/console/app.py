@@ -6,7 +6,8 @@ to sign in; who has no role for a page is refused before its data are read.
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -174,17 +175,36 @@ async def _to_home(_request: Request) -> Response:
 
 def _data(page: Page, asked: PageRequest) -> Any:
     """Return a page's data as JSON has them."""
-    _note_reading(page, asked)
-    return jsonable(page.data(asked))
+    with _noted(page, asked):
+        return jsonable(page.data(asked))
 
 
 def _downloaded(page: Page, suffix: str, asked: PageRequest) -> Download:
+    with _noted(page, asked):
+        return page.downloads[suffix](asked)
+
+
+@contextmanager
+def _noted(page: Page, asked: PageRequest) -> Iterator[None]:
+    """Let the audit know of it before content is shown.
+
+    Also where the block fails, for an error may quote content; not where there is no such thing, whose
+    name may be anything that somebody typed.
+    """
+    try:
+        yield
+    except HTTPException as error:
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            raise
+        _note_reading(page, asked)
+        raise
+    except Exception:
+        _note_reading(page, asked)
+        raise
     _note_reading(page, asked)
-    return page.downloads[suffix](asked)
 
 
 def _note_reading(page: Page, asked: PageRequest) -> None:
-    """Let the audit know of it before content is read."""
     if page.shows_content:
         subject = next(iter(asked.path.values()), page.path)
         asked.note("content.read", subject[:200], page=page.path)

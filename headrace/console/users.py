@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from starlette.datastructures import Headers
+
 from headrace.app.settings import ConsoleSettings, RoleGrant
 from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError
@@ -130,8 +132,11 @@ class TrustedProxies:
                 "console.proxy_secret_env and put at least 16 characters into it"
             )
 
-    def user(self, address: str, headers: Mapping[str, str]) -> User | None:
-        """Return whom a request's headers name; None where no trusted proxy sent it."""
+    def user(self, address: str, headers: Headers) -> User | None:
+        """Return whom a request's headers name; None where no trusted proxy sent it, or one is there twice."""
+        named = (SECRET_HEADER, self._settings.user_header, self._settings.groups_header)
+        if any(len(headers.getlist(one)) > 1 for one in named):
+            return None
         given = headers.get(SECRET_HEADER, "").encode("utf-8", "surrogateescape")
         is_right = hmac.compare_digest(given, self._secret)
         if not (is_right and self._secret and self._trusts(address)):

@@ -32,7 +32,7 @@ class SavedQuery:
 
 
 class SavedQueries:
-    """The file of an installation; it holds queries as they were typed."""
+    """The file of an installation; it holds queries as they were typed, without addresses, cards and secrets."""
 
     def __init__(self, app: AppContext) -> None:
         """Keep them in the home's folder of state."""
@@ -60,8 +60,11 @@ class SavedQueries:
         """Keep a query; one of the same name is replaced.
 
         Raises:
-            ConfigurationError: the name is no name, the query is none or too long, or there are too many.
+            ConfigurationError: the name is no name, the query is none, too long or somebody's, or there are
+                too many.
         """
+        from train.inspection.inspection import plain_data
+
         text = query.strip().rstrip(";").rstrip()
         if not re.fullmatch(NAME_PATTERN, name):
             raise ConfigurationError(
@@ -69,6 +72,11 @@ class SavedQueries:
             )
         if not 0 < len(text) <= _LONGEST:
             raise ConfigurationError(f"a query that is saved has 1 to {_LONGEST:,} characters")
+        if found := plain_data(text.replace("%", " ")):  # the wild card may stand at a value
+            raise ConfigurationError(
+                f"the query holds what may be somebody's ({', '.join(sorted(found))}), and no erasure reaches "
+                "what is saved: leave the value out, and ask with it without saving"
+            )
 
         def change(kept: _Queries) -> None:
             there = kept.setdefault(tenant, {})

@@ -179,10 +179,22 @@ def test_awr_weights_follow_the_advantage_in_the_own_group(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_awr_with_equal_weights_is_sft(tiny_model: Path, tmp_path: Path) -> None:
+def test_awr_with_equal_weights_is_sft(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
     from safetensors.torch import load_file
+    from transformers import AutoConfig
 
+    words = AutoConfig.from_pretrained(tiny_model).vocab_size
+    whole: list[Any] = []
+    forward = torch.nn.Linear.forward
+
+    def watched(layer: Any, given: Any) -> Any:
+        whole.extend([given.shape] if layer.out_features == words else [])
+        return forward(layer, given)
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", watched)
     lake = lake_of(tmp_path / "lake", *attempts(8))
     common = {"training": {"learning_rate": 0.01, "group_by_length": False}}
     results = []
@@ -191,6 +203,7 @@ def test_awr_with_equal_weights_is_sft(tiny_model: Path, tmp_path: Path) -> None
         _, selection, content = prepared(lake, tmp_path / "out", used)
         fitted = train(used, selection, content, tiny_model, tmp_path / name)
         results.append(load_file(fitted.model / "model.safetensors"))
+    assert not whole, "the scores of all words at all places were held at once"
     for name, tensor in results[0].items():
         torch.testing.assert_close(tensor, results[1][name], atol=1e-5, rtol=1e-4)
 

@@ -168,10 +168,10 @@ def _given(asked: PageRequest) -> Any:
     if not step:
         asked_for = GivenMessage(role="user", content=text or "hello")
         return CaseCall(purposes=purposes, messages=(asked_for,))
-    asked.note("content.read", step[:200], page="/policy")
     rows = asked.rows(_SAID, id=step)
     if not rows:
         raise HTTPException(404)
+    asked.note("content.read", step[:200], page="/policy")
     messages = [
         GivenMessage(role=row["role"], content=_text(row["parts"]))
         for row in rows

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
+from starlette.datastructures import Headers
 from starlette.routing import Route
 
 from headrace.app.settings import ConsoleSettings, RoleGrant
@@ -416,17 +417,37 @@ def test_a_proxy_is_believed_by_its_address_and_its_secret(monkeypatch: pytest.M
         groups=(RoleGrant(group="reviewers", role="reviewer", tenant="acme"),),
     )
     proxies = TrustedProxies(settings)
-    headers = {"x-forwarded-user": "ida", "x-forwarded-groups": "staff, reviewers"}
-    right = headers | {SECRET_HEADER: "s" * 32}
-    assert proxies.user("10.1.2.3", right) == User(
+    headers = [(b"x-forwarded-user", b"ida"), (b"x-forwarded-groups", b"staff, reviewers")]
+    secret = SECRET_HEADER.encode()
+
+    def user(address: str, *more: tuple[bytes, bytes]) -> User | None:
+        return proxies.user(address, Headers(raw=[*headers, *more]))
+
+    assert user("10.1.2.3", (secret, b"s" * 32)) == User(
         "ida", frozenset({("reviewer", "acme")}), "proxy", groups=frozenset({"staff", "reviewers"})
     )
-    assert proxies.user("11.1.2.3", right) is None
-    assert proxies.user("10.1.2.3", headers) is None
-    assert proxies.user("10.1.2.3", headers | {SECRET_HEADER: "s" * 31}) is None
-    assert (
-        TrustedProxies(ConsoleSettings()).user("127.0.0.1", headers | {SECRET_HEADER: ""}) is None
-    )
+    assert user("11.1.2.3", (secret, b"s" * 32)) is None
+    assert user("10.1.2.3") is None
+    assert user("10.1.2.3", (secret, b"s" * 31)) is None
+    # A proxy that adds its header behind the client's own says two things.
+    for twice in ((b"x-forwarded-user", b"oda"), (b"x-forwarded-groups", b"leads"), (secret, b"x")):
+        assert user("10.1.2.3", (secret, b"s" * 32), twice) is None
+    proxies = TrustedProxies(ConsoleSettings())
+    assert user("127.0.0.1", (secret, b"")) is None
+
+
+def test_what_somebody_looked_for_in_vain_stands_in_no_audit_log(console: Console) -> None:
+    client = client_of(console, ("admin", "*"), name="vera")
+    wanted = "vera.lind@corp-mail.example"
+    assert client.get(f"/trajectories/{wanted}").status_code == 404
+    assert client.get(f"/approvals/{wanted}").status_code == 404
+    form = {"do": "try", "step": wanted}
+    assert client.post("/policy", data=form, headers=SAME).status_code == 404
+    assert wanted not in console.running.home.audit.joinpath("audit.jsonl").read_text()
+    # An error may quote what was read.
+    wrong = "SELECT CAST(parts AS INTEGER) FROM messages"
+    assert client.get("/sql", params={"query": wrong}).status_code == 400
+    assert ("vera", "content.read", "/sql") in audited(console)
 
 
 def test_who_asks_too_often_waits_and_others_do_not(

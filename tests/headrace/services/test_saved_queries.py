@@ -57,3 +57,19 @@ def test_the_command_line_saves_runs_and_forgets(
     assert run([*home, "--forget", "steps"]) == 0
     for wrong in (["--saved", "steps"], ["--save", "a"], ["--saved", "a", "select 1"]):
         assert run([*home, *wrong]) == 2
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select * from messages where parts like '%ida.novak@corp-mail.com%'",
+        "select 1 -- 4111 1111 1111 1111",
+        "select * from steps where error = 'AKIAIOSFODNN7EXAMPLE'",
+    ],
+)
+def test_a_query_that_names_somebody_is_not_kept(app: AppContext, query: str) -> None:
+    with pytest.raises(ConfigurationError, match="leave the value out") as refused:
+        SavedQueries(app).save("person", query, who="tina")
+    assert "ida" not in str(refused.value)
+    assert SavedQueries(app).list() == []
+    SavedQueries(app).save("mails", "select * from messages where parts like '%<EMAIL_%'", who="t")

@@ -3,6 +3,7 @@
 What cannot be read here must not go on: its receiver might read it all the same.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from urllib.parse import parse_qsl, quote
 from proxy.clients.credentials import RawFields
 from proxy.guard.elicitation import ElicitedAnswer, declares_elicitation, elicited_answer
 from proxy.guard.rules import RequestedCall, is_sound_name
-from proxy.guard.strict_json import AmbiguousJsonError, folded, parse_strictly
+from proxy.guard.strict_json import MOST_DEPTH, AmbiguousJsonError, folded, parse_strictly
 from proxy.heads import value_of
 from proxy.routes.paths import climbs, lenient_reading
 from trajectory.assembly.effects import SideEffect, effect_of_method
@@ -42,6 +43,8 @@ _OVERRIDES = (b"x-http-method-override", b"x-http-method", b"x-method-override")
 _MOST_CALLS = 100
 _OWN_SIGNS = "/:@!$&'()*+,;=~"
 """What stands in a path as it is; clients code everything else."""
+_STEPS = re.compile(r"[^\[\].]+|\[\]")
+"""The parts of a field's name that lead into something."""
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,5}$")
 """By which some servers let a client choose the format of an answer."""
 
@@ -253,6 +256,9 @@ def _read_http(
         pairs += form
     for key, value in pairs:
         _put(given, key, value)
+    for key, nested in _nested(pairs).items():
+        # As JSON in a text: not every server nests.
+        _put(given, key, json.dumps(nested))
     if isinstance(inside, dict):
         for key, one in inside.items():
             _put(given, key, one)
@@ -336,6 +342,33 @@ def _read_body(fields: RawFields, body: bytes) -> tuple[list[tuple[str, str]], J
     if is_json or kind.endswith((b"/json", b"+json")):
         return [], parse_strictly(body)
     return [], body.decode("utf-8", "replace")
+
+
+def _nested(pairs: Sequence[tuple[str, str]]) -> JsonObject:
+    """Return what ``a[b]=1``, ``a.b=1`` and ``a[]=1`` are to servers that nest such names."""
+    found: JsonObject = {}
+    for key, value in pairs:
+        steps = _STEPS.findall(key)
+        if len(steps) > MOST_DEPTH:
+            raise UnreadableCallError("too deep")
+        place = found
+        for step in steps[:-1]:
+            inner = place.setdefault(step, {})
+            if not isinstance(inner, dict):
+                raise UnreadableCallError("an argument twice")
+            place = inner
+        if len(steps) > 1:
+            _put(place, steps[-1], value)
+    return {key: _with_lists(inner) for key, inner in found.items()}
+
+
+def _with_lists(value: JsonValue) -> JsonValue:
+    """Return lists for objects whose names are places in one."""
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _with_lists(one) for key, one in value.items()}
+    is_list = all(key == "[]" or key.isdigit() for key in inner)
+    return [*inner.values()] if is_list else inner
 
 
 def _put(given: dict[str, JsonValue], key: str, value: JsonValue) -> None:

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
+from proxy.guard.conditions import ArgumentCondition, ArgumentTest
 from proxy.guard.elicitation import ElicitedAnswer
+from proxy.guard.json_path import JsonPath
 from proxy.guard.rules import RequestedCall
 from trajectory.assembly.effects import SideEffect
 from trajectory.dialects.operations import operation
@@ -270,6 +272,45 @@ def test_a_body_that_is_not_what_its_head_says_is_refused(kind: bytes, body: byt
     fields = ((b"content-type", kind),)
     with pytest.raises(UnreadableCallError):
         read(body, path=b"/orders/7/cancel", operations=OPERATIONS, fields=fields)
+
+
+@pytest.mark.parametrize(
+    ("query", "path", "amount"),
+    [
+        ("amount[]=5000", "$.amount", 1000),
+        ("amount[0]=5000", "$.amount", 1000),
+        ("payment[amount]=5000", "$.payment.amount", 1000),
+        ("payment[to]=a&payment[amount]=5000&payment[by]=b", "$.payment.amount", 1000),
+        ("payments[1][amount]=5&payments[0][amount]=5000", "$.payments[*].amount", 1000),
+        ("payment.amount=5000", "$.payment.amount", 1000),
+        ("a[payments][0][amount]=5000", "$..amount", 1000),
+        ("payments[][amount]=5000", "$.payments[*].amount", 1000),
+    ],
+)
+@pytest.mark.parametrize("in_form", [True, False])
+def test_arguments_in_brackets_are_seen_as_servers_nest_them(
+    query: str, path: str, amount: float, in_form: bool
+) -> None:
+    form = ((b"content-type", b"application/x-www-form-urlencoded"),)
+    body, target = (query.encode(), "") if in_form else (b"", f"?{query}")
+    told = read(
+        body, path=b"/orders/7/cancel" + target.encode(), operations=OPERATIONS, fields=form
+    )
+    condition = ArgumentCondition(JsonPath.parse(path), ArgumentTest.ABOVE, (amount,))
+    answer = condition.answer(told.calls[0].call.arguments)
+    assert (answer.possibly, answer.surely) == (True, False)
+
+
+def test_an_argument_with_and_without_brackets_is_given_twice() -> None:
+    twice = (
+        b"amount=5&amount[]=5000",
+        b"amount[]=5000&amount=5",
+        b"a[b]=1&a[b][c]=2",
+        b"a.b=1&a[b]=2",
+    )
+    for query in twice:
+        with pytest.raises(UnreadableCallError):
+            read(b"", path=b"/orders/7/cancel?" + query, operations=OPERATIONS)
 
 
 def test_a_text_for_a_plain_http_tool_is_its_body() -> None:

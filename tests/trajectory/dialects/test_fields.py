@@ -554,6 +554,26 @@ def test_a_stream_that_did_not_end_well_is_a_failed_attempt(
     assert placed.role_in_graph == ("agent" if error is None else "discarded")
 
 
+def test_streamed_calls_that_a_server_numbers_alike_are_two() -> None:
+    def piece(**call: Any) -> dict[str, Any]:
+        delta = {"tool_calls": [{"index": 0, **call}]}
+        return {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+
+    first = piece(id="c1", function={"name": "look", "arguments": '{"a":'})
+    rest = piece(function={"arguments": " 1}"})
+    second = piece(id="c2", function={"name": "look", "arguments": '{"a": 2}'})
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    body = sse(first, rest, second, end) + b"data: [DONE]\n\n"
+    headers = {"content-type": "text/event-stream"}
+    asked = {"model": "m", "messages": [], "stream": True}
+    call = read_exchange(
+        World().exchange("/v1/chat/completions", asked, body, response_headers=headers)
+    )
+    assert call.output is not None
+    made = [(one.call_id, one.arguments) for one in call.output.tool_calls()]
+    assert made == [("c1", {"a": 1}), ("c2", {"a": 2})]
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

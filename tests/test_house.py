@@ -28,7 +28,6 @@ ALONE: dict[str, str] = {
     "governance.redact.generalise": "one operator",
     "governance.redact.surrogates": "one operator",
     "governance.redact.splice": "one algorithm: findings that overlap, tested alone",
-    "headrace.console.html": "filters of the templates; headrace.console.app is the routes",
     "headrace.services.agreement": "statistics, tested alone against those of scikit-learn",
     "headrace.services.inspection": "wants the detectors, which headrace.services.changes does without",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",

@@ -33,8 +33,10 @@ from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError, HeadraceError, RetryableError, WorkError
 
 _JSON = "application/json"
-_LOOKS_AGAIN = 5
+_WORK_LOOKS_AGAIN = 5
 """Seconds after which a page of work that goes on is asked for again, until its reader stops that."""
+LOOKING = "looking"
+"""The parameter of a URL that a browser asks for of itself; no link has it."""
 
 type _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -73,15 +75,10 @@ class _Application:
     def _page(self, page: Page) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
             asked, data = await self._asked(page, request)
-            goes_on = isinstance(data, Mapping) and bool(data.get("is_live"))
-            looks_again = _LOOKS_AGAIN if goes_on and "still" not in asked.query else None
-            answer = self._html(
+            return self._html(
                 page.template, request, asked.user,
-                data=data, page=page, asked=asked, looks_again=looks_again,
+                data=data, page=page, asked=asked, looks_again=_looks_again(page, asked, data),
             )  # fmt: skip
-            if looks_again is not None:
-                answer.headers["refresh"] = str(looks_again)
-            return answer
 
         return endpoint
 
@@ -135,13 +132,19 @@ class _Application:
         if found is not None:
             return found
         session = request.cookies.get(COOKIE)
-        return None if session is None else console.sessions.user_of(session)
+        if session is None:
+            return None
+        is_use = LOOKING not in request.query_params
+        return console.sessions.user_of(session, is_use=is_use)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         status, text = _said(error)
         wants_json = request.url.path.endswith(".json")
         if wants_json:
             return _json({"error": {"status": status, "message": text}}, status)
+        if status == HTTPStatus.UNAUTHORIZED and "hx-request" in request.headers:
+            # The page is loaded as a whole, which leads to the one to sign in: what it showed is gone.
+            return Response(status_code=status, headers={"hx-refresh": "true"})
         if status == HTTPStatus.UNAUTHORIZED:
             place = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return RedirectResponse(f"/sign-in?{urlencode({'next': place})}", status_code=303)
@@ -156,14 +159,14 @@ class _Application:
         listed = [
             page for page in PAGES if page.is_listed and user is not None and _tenants(page, user)
         ]
-        tenant = request.query_params.get("tenant")
+        query = {name: it for name, it in request.query_params.items() if name != LOOKING}
         text = render(
             template,
             user=user,
             listed=listed,
             here=request.url.path,
-            query=dict(request.query_params),
-            chosen_tenant=tenant,
+            query=query,
+            chosen_tenant=query.get("tenant"),
             **{"page": None, "asked": None, "looks_again": None, **values},
         )
         return Response(text, status_code=status, media_type="text/html")
@@ -171,6 +174,14 @@ class _Application:
 
 async def _to_home(_request: Request) -> Response:
     return RedirectResponse("/home", status_code=303)
+
+
+def _looks_again(page: Page, asked: PageRequest, data: Any) -> int | None:
+    """Return after how many seconds a browser asks again of itself; content it never reads like that."""
+    if page.shows_content or "still" in asked.query:
+        return None
+    goes_on = isinstance(data, Mapping) and bool(data.get("is_live"))
+    return _WORK_LOOKS_AGAIN if goes_on else page.looks_again
 
 
 def _data(page: Page, asked: PageRequest) -> Any:

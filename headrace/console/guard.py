@@ -3,18 +3,24 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.console.assets import FOLDER, script_sources
+
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _SAFE = frozenset({"GET", "HEAD"})
+_POLICY = (
+    # A script runs that is one of ours, byte for byte: neither where it lies nor who names it counts.
+    "default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types headrace"
+)
 _HEADERS = {
-    # No script at all: there is none to allow.
-    "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
@@ -55,6 +61,8 @@ class Guard:
         self._app = app
         self._url = url
         self._name = urlsplit(url).netloc.lower()
+        policy = _POLICY.format(scripts=script_sources())
+        self._headers = {"content-security-policy": policy, **_HEADERS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -63,12 +71,15 @@ class Guard:
             return
         why = self._refusal(scope["method"], Headers(scope=scope))
         app = self._app if why is None else PlainTextResponse(why, status_code=403)
+        is_named_by_hash = scope["path"].startswith(FOLDER) and scope["query_string"]
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
-                headers.setdefault("cache-control", "no-store")
+                headers.update(self._headers)
+                lasts = is_named_by_hash and message["status"] == HTTPStatus.OK
+                kept = "public, max-age=31536000, immutable" if lasts else "no-store"
+                headers.setdefault("cache-control", kept)
             await send(message)
 
         await app(scope, receive, guarded)

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from governance.redact.own_marks import own_marks
 from governance.redact.reversible import SEALED
 from headrace.app.output import cell, printable
+from headrace.console.assets import SCRIPTS, address, integrity
 from headrace.services.lake_report import ago, size
 
 
@@ -97,6 +98,7 @@ def _environment() -> Environment:
     }  # fmt: skip
     environment.filters.update(filters)
     environment.globals.update(link=link, again=again, twin=twin)
+    environment.globals.update(address=address, integrity=integrity, scripts=SCRIPTS)
     return environment
 
 

@@ -133,6 +133,8 @@ class Page:
     data: Callable[[PageRequest], Data]
     shows_content: bool = False
     """Whether it shows what people and agents said: each reading is an audit event."""
+    looks_again: int | None = None
+    """Seconds after which a browser asks of itself what is new, where a page shows what comes and goes."""
     every_tenant: bool = False
     """Whether it shows what belongs to no tenant: then a role in every tenant's data is needed."""
     downloads: Mapping[str, Callable[[PageRequest], Download]] = field(default_factory=dict)

@@ -146,8 +146,11 @@ class SessionStore:
             )
         return session
 
-    def user_of(self, session: str) -> User | None:
-        """Return whose session this is, with the roles of today; None where it has ended or never was."""
+    def user_of(self, session: str, *, is_use: bool = True) -> User | None:
+        """Return whose session this is, with the roles of today; None where it has ended or never was.
+
+        What a browser asks of itself is no use: the session ends as if nobody had asked.
+        """
         now = self._clock()
         with self._open() as database:
             found = database.execute(
@@ -155,7 +158,7 @@ class SessionStore:
             ).fetchone()
         if found is None or found[2] <= now or found[1] <= now - self._idle:
             return None
-        if found[1] <= now - _SEEN_SECONDS:
+        if is_use and found[1] <= now - _SEEN_SECONDS:
             self._note_seen(session, now)
         return User.from_json(json.loads(found[0])).granted(self._grants)
 

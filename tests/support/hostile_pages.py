@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Playwright
+from playwright.sync_api import Page, Playwright
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.app.context import AppContext
@@ -47,6 +47,8 @@ _FORMS = (
     "\u202e<script>{0}</script>", "<scr\x00ipt>{0}</script>", "<![CDATA[<script>{0}</script>]]>",
     "<form><button formaction=\"javascript:{0}\" autofocus>x</button></form>", "<audio src onerror=\"{0}\">",
     "{{{{ '<script>{0}</script>' | safe }}}}", "{{% raw %}}<script>{0}</script>", "<link rel=preload href=x onerror=\"{0}\">",
+    "<div hx-get=/ hx-trigger=load hx-on::load=\"{0}\">", "<hx-partial hx-target=body><script>{0}</script></hx-partial>",
+    "<p hx-swap-oob=\"outerHTML:#main\"><script>{0}</script></p>",
     "<noscript><p title=\"</noscript><script>{0}</script>\">", "<xmp><p title=\"</xmp><script>{0}</script>\">",
 )  # fmt: skip
 _LOADS = (
@@ -57,6 +59,7 @@ _LOADS = (
     "<picture><source srcset={0}><img></picture>", "<input type=image src={0}>", "<body background={0}>",
     "<track src={0}>", "<frameset><frame src={0}></frameset>", "<table background={0}><tr><td>x</table>",
 )  # fmt: skip
+_ASKED = "SELECT parts, position AS \"<img src=x onerror=document.title='RAN'>\" FROM conversation"
 _PLACES = tuple(
     f"{scheme}//evil{number}.example/{kind}"
     for scheme, number, kind in product(("http:", ""), range(5), ("a.png", "b.css"))
@@ -77,7 +80,7 @@ class Opened:
     pages: tuple[str, ...]
     """As the browser has them in the end."""
     scripts_run: int
-    """Pages whose title a script changed, and requests that only a script makes."""
+    """Scripts that are not the console's own, pages whose title one changed, and requests that only one makes."""
     foreign_requests: int
     """Requests that reached another host."""
 
@@ -135,7 +138,9 @@ def _served(folder: Path) -> Iterator[str]:
 
 
 def open_hostile_pages(folder: Path, chromium: str, playwright: Playwright) -> Opened:
-    """Open each conversation, as such and by its steps, and Review; all in one browser.
+    """Open each conversation, as such and by its steps, Review, and SQL; all in one browser.
+
+    What Review has next and what SQL answers come into a page that is open, as the console's script lets them.
 
     Raises:
         AssertionError: this browser runs no script where a page lets it, so that it would show nothing.
@@ -153,21 +158,54 @@ def open_hostile_pages(folder: Path, chromium: str, playwright: Playwright) -> O
         )
         page = browser.new_page()
         page.set_default_timeout(240_000)
+        scripts = _scripts_of(page)
         page.goto("http://control.example/")
         page.wait_for_function("document.title === 'RAN'")
         while "/ran" not in asked:
             page.wait_for_timeout(50)
         page.goto("about:blank")
         page.wait_for_timeout(_SETTLES_MS)
+        assert any("control.example" in place for place in scripts), "the browser tells what runs"
         asked.clear()
-        for place in (*places, "/review", "/compare?one=t00001&other=t00002"):
-            page.goto(f"{url}{place}")
+        scripts.clear()
+
+        def look() -> None:
             page.wait_for_timeout(_SETTLES_MS)
             titles.append(page.title())
             pages.append(page.content())
+
+        for place in (*places, "/review", "/compare?one=t00001&other=t00002"):
+            page.goto(f"{url}{place}")
+            look()
+        page.goto(f"{url}/review?focus=1")
+        first = page.locator("input[name=trajectory]").input_value()
+        page.get_by_role("button", name="Skip").click()
+        page.locator(f"input[name=trajectory]:not([value='{first}'])").wait_for(state="attached")
+        look()
+        page.goto(f"{url}/sql")
+        page.locator("#query").fill(_ASKED)
+        page.get_by_role("button", name="Run").click()
+        page.locator(".chart > .uplot").hover()
+        look()
         browser.close()
-        ran = titles.count("RAN") + sum(path.startswith("/ran") for path in asked)
+        strange = [place for place in scripts if not place.startswith(f"{url}/static/")]
+        assert len(scripts) > len(strange), "the console's own scripts run"
+        ran = titles.count("RAN") + sum(path.startswith("/ran") for path in asked) + len(strange)
         return Opened(tuple(pages), ran, len(asked))
+
+
+def _scripts_of(page: Page) -> list[str]:
+    """Return where each script comes from that a page's own world runs from now on; the list grows."""
+    found: list[str] = []
+
+    def parsed(script: dict[str, Any]) -> None:
+        if script.get("executionContextAuxData", {}).get("isDefault"):
+            found.append(script["url"])
+
+    session = page.context.new_cdp_session(page)
+    session.on("Debugger.scriptParsed", parsed)
+    session.send("Debugger.enable")
+    return found
 
 
 def _signed_in(app: ASGIApp, cookie: bytes) -> ASGIApp:

@@ -82,6 +82,7 @@ PAGES = (
         roles=ROLES,
         template="approvals.html",
         data=_list,
+        looks_again=10,
     ),
     Page(
         path="/approvals/{approval_id}",

@@ -123,4 +123,13 @@ def _answers(place: Address) -> bool:
     return True
 
 
-PAGES = (Page(path="/home", title="Home", roles=ROLES, template="home.html", data=_home),)
+PAGES = (
+    Page(
+        path="/home",
+        title="Home",
+        roles=ROLES,
+        template="home.html",
+        data=_home,
+        looks_again=30,
+    ),
+)

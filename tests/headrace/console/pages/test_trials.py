@@ -31,12 +31,12 @@ def test_a_trial_shows_its_arms_and_what_is_shown_by_now(console: Console) -> No
     assert (latency["is_worse"], latency["is_no_worse"]) == (False, True)
     needed = 1 / state.ladder.false_promotions
     assert latency["e_no_worse"] > latency["e_no_worse_needed"] == pytest.approx(needed)
-    assert client.get(f"/trials/{state.trial_id}").headers["refresh"] == "5"
     page = client.get(f"/trials/{state.trial_id}").text
     assert page.count('class="interval"') == 2
+    assert f'content="5; url=/trials/{state.trial_id}?looking=1"' in page
     assert f'href="/trials/{state.trial_id}"' in client.get("/trials").text
     files.write(replace(state, outcome="harm", reasons=("success is worse",)))
-    assert "refresh" not in client.get(f"/trials/{state.trial_id}").headers
     page = client.get(f"/trials/{state.trial_id}").text
+    assert "looking" not in page
     assert "success is worse" in page
     assert client.get("/trials/nosuch.json").status_code == 404

@@ -12,7 +12,7 @@ Then ``headrace up`` runs over the lake. ``label_visible_s``: the median time fr
 ``label_after_start_s``, for governance still opens the lake then. ``people_p95_ms``: fifty people ask
 a page each, about every five seconds, over HTTP; ``people_failed`` counts answers other than a page.
 
-Chromium opens conversations that hold 500 hostile payloads: ``scripts_run`` counts scripts that ran,
+Chromium opens pages that hold 500 hostile payloads: ``scripts_run`` counts scripts that ran and are not the console's,
 ``foreign_requests`` requests to another host. Both are null where there is no Chromium; ``browser`` says so.
 """
 
@@ -225,7 +225,7 @@ def _look(
     """Ask for one page after the other, as a person would who reads each for some seconds."""
     drawn = random.Random(number)  # noqa: S311 - pages to look at
     with _client(console, store, f"person-{number}") as client:
-        time.sleep(drawn.uniform(0, 5))
+        time.sleep(drawn.uniform(0, min(5.0, max(0.0, ends - time.monotonic()))))
         while time.monotonic() < ends:
             page = drawn.choice(_PAGES).format(id=drawn.choice(trajectories))
             begun = time.perf_counter()
@@ -235,7 +235,7 @@ def _look(
             except httpx.TransportError:
                 seen.failed += 1
             seen.milliseconds.append(1000 * (time.perf_counter() - begun))
-            time.sleep(drawn.uniform(3, 7))
+            time.sleep(min(drawn.uniform(3, 7), max(0.0, ends - time.monotonic())))
 
 
 def main() -> None:
@@ -247,8 +247,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=10)
     chosen = parser.parse_args()
-    steps, rounds = (20_000, 3) if chosen.quick else (chosen.steps, chosen.rounds)
-    labels, seconds = (2, 6.0) if chosen.quick else (20, 60.0)
+    steps, rounds = (20_000, 2) if chosen.quick else (chosen.steps, chosen.rounds)
+    labels, seconds = (1, 4.0) if chosen.quick else (20, 60.0)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         large_lake(home / "lake", steps)

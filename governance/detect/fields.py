@@ -27,17 +27,22 @@ _TOLD = frozenset(
     ]
 )  # fmt: skip
 """What a label in text is believed of; passwords, keys and accounts have rules of their own."""
-_SEPARATOR = re.compile(r"[-=]>|[=→⇒：]|:(?!//)")
+_SEPARATOR = re.compile(
+    r"[-=]>|[=→⇒：]|:(?!//)| (?=\*\*|[`\[«„“|])|(?<=[\u3040-\u9fff\uac00-\ud7a3]) ?(?=[A-Z]{0,3}\d)"
+)
 _REACH = 44
 _BOUNDARY = re.compile(r"[\n\r\t,;|(\[{<&?>\"'`#/=:]|  | [-–—] ")
 _AROUND_LABELS = " \t*_-+•.\"'`)]"
 _VALUE = re.compile(
-    r"[\"'`*_)\]]{0,3}[ \t]{0,16}(?P<below>\r?\n[ \t]{0,12})?(?P<open>[\"'`*_(\[{«„“「『‹\\]{0,3})(?:<[a-z]{1,8}>)?[ ]?"
+    r"[\"'`*_)\]]{0,3}[ \t]{0,16}(?P<below>\r?\n[ \t]{0,12})?[|]?(?P<open>[\"'`*_(\[{«„“「『‹\\]{0,3})(?:<[a-z]{1,8}>)?[ ]?"
     r"(?P<value>[^\W_](?:[^\n\r\t,;|\"`<>{}()\[\]→=&*「」『』«»“”\\ -]|[ -](?![ \->→])){1,79})"
 )
 _QUERY = re.compile(r"[?&][\w.\-\[\]]{1,36}=\Z")
 _MORE = re.compile(
-    r"(?:, ?|; ?| (?:and|und|et|y|e|i|og|och|en|ve) )(?P<value>[^\W\d_](?:[^\W\d_]|['’.\-]|[ ](?=[^\W\d_])){2,60})"
+    r"\]?(?:, ?|; ?| (?:and|und|et|y|e|i|og|och|en|ve) )\[?(?P<value>[^\W\d_](?:[^\W\d_]|['’.\-]|[ ](?=[^\W\d_])){2,60})"
+)
+_NEXT = re.compile(
+    r"[\"'\u201d]{0,2}\]?, ?\[?[\"'\u201c]{0,2}(?P<value>[^\n\r\t,;|\"'`<>{}()\[\]]{2,40})"
 )
 _MOST_NAMES = 8
 _ELEMENT = re.compile(
@@ -46,7 +51,11 @@ _ELEMENT = re.compile(
 _BESIDE = re.compile(
     r">\s{0,4}(?P<label>[^<>\n]{2,40}?):?\s{0,4}</[\w\-]{1,12}>\s{0,8}(?:<[^<>\n]{1,60}>\s{0,4}){1,2}(?P<value>[^<>\n]{2,80}?)\s{0,4}</"
 )
+_FORM = re.compile(
+    r"\bname=\"(?P<label>[^\"\n]{2,40})\"[^\n]{0,80}\r?\n(?:[^\n]{1,80}\n)?\r?\n(?P<value>[^\r\n]{2,80})"
+)
 _LINE = re.compile(r"[ \t>*+•\-]{0,8}(?:text: ?)?[\"']?(?P<said>[^\n\r]*?)[\"']?:?[ \t\r]*\Z")
+_A_NUMBER = re.compile(r"[ _](?:n[ro]?|num|number|nummer|numero|número|id)\.?\Z", re.IGNORECASE)
 _LONGEST_LABEL = 40
 _ALSO_OF_THINGS = frozenset(
     [
@@ -91,7 +100,7 @@ def _told_by(label: str) -> frozenset[str]:
     keys = (label,)
     if names_a_thing(keys):
         return frozenset()
-    told = entities_told(keys) & _TOLD
+    told = (entities_told(keys) | entities_told((_A_NUMBER.sub("", label),))) & _TOLD
     if names_a_person(keys) or is_of_people(keys) or may_be_anybody(keys):
         told |= {"PERSON"}
     if not TELLS_PHONE.isdisjoint(label.lower().replace("_", " ").split()):
@@ -111,6 +120,8 @@ def fields(text: str) -> Iterator[Field]:
                 yield from _field(text, label, match.start("value"), match["value"])
     if "\n" in text:
         yield from _below(text)
+        for match in _FORM.finditer(text) if "form-data" in text else ():
+            yield from _field(text, match["label"], match.start("value"), match["value"])
 
 
 def _label_before(text: str, at: int) -> str:
@@ -129,6 +140,8 @@ def _behind(text: str, label: str, at: int) -> Iterator[Field]:
     value = found["value"]
     if text[found.end() : found.end() + 1] == "=":
         value = value.rpartition(" ")[0]  # the next setting of the same line
+    if label[-1] >= "\u3040" and text[at - 1] not in ":=：→|":
+        value = value.partition(" ")[0]  # nothing but a space stands between them
     if _QUERY.search(text, max(0, at - _REACH), at):
         if _told_by(label) == {"AGE"}:
             return  # a query asks for many people's
@@ -137,9 +150,10 @@ def _behind(text: str, label: str, at: int) -> Iterator[Field]:
         value = value.partition("'")[0]
     yield from _field(text, label, found.start("value"), value)
     end = found.end()
-    for _ in range(_MOST_NAMES if "PERSON" in _told_by(label) else 0):
-        more = _MORE.match(text, end)
-        if more is None or not _is_somebody(more["value"], sure=False):
+    of_people = "PERSON" in _told_by(label)
+    for _ in range(_MOST_NAMES):
+        more = (_MORE if of_people else _NEXT).match(text, end)
+        if more is None or (of_people and not _is_somebody(more["value"], sure=False)):
             return
         yield from _field(text, label, more.start("value"), more["value"])
         end = more.end()
@@ -164,7 +178,7 @@ def _field(text: str, label: str, start: int, value: str) -> Iterator[Field]:
     value = value.rstrip()
     if not told or len(value) < 2:
         return
-    key = label
+    key = label if entities_told((label,)) & _TOLD else _A_NUMBER.sub("", label)
     if "PERSON" in told:
         read = value.replace("+", " ").replace("_", " ").rstrip(" .")
         sure = not may_be_anybody((label,)) and label.lower() not in _ALSO_OF_THINGS
@@ -197,7 +211,7 @@ def _is_somebody(value: str, *, sure: bool) -> bool:
     words = _WORDS.split(value)
     if not 1 <= len(words) <= 6 or not all(map(_NAME_WORD.match, words)):
         return False
-    if value.lower() in things():
+    if value.lower() in things() or all("PERSON" in _told_by(word) for word in words):
         return False
     if value.lower() == value.upper():  # a script without capitals
         return sure and 2 <= len(value) <= 24

@@ -80,7 +80,11 @@ _PHONE = re.compile(r"\+?[\d ()./\-]{7,24}\Z")
 
 
 def _phone(value: str) -> bool:
-    return _PHONE.match(value) is not None and 7 <= sum(map(str.isdigit, value)) <= 15
+    return (
+        _PHONE.match(value) is not None
+        and 7 <= sum(map(str.isdigit, value)) <= 15
+        and len(set(checks.digits_of(value))) > 1
+    )
 
 
 def _valid_phone(value: str) -> bool:
@@ -309,6 +313,12 @@ def entities_told(keys: tuple[str, ...]) -> frozenset[str]:
     return frozenset(key.entity for key in _KEYS if key.speaks(words))
 
 
+_NUMBER_OF = frozenset(
+    ["n", "no", "nr", "num", "number", "numero", "número", "nummer", "id", "code", "value", "ar"]
+)
+"""Keys that say that something has a number; what has one, the key above tells."""
+
+
 _LIKE_A_MARK = re.compile(r"<([A-Za-z][A-Za-z_]{1,40})[_:~]([0-9A-Za-z][0-9A-Za-z.+\-]{3,60})>")
 
 
@@ -369,4 +379,11 @@ class KeyPaths:
         words = key_words(keys)
         if not any(map(self._any.search, words)):
             return []
-        return [(key.entity, key.accepts) for key in self._keys if key.speaks(words)]
+        either = [words]
+        if len(words) > 1 and words[-1] in _NUMBER_OF:
+            either.append(words[:-1])
+        return [
+            (key.entity, key.accepts)
+            for key in self._keys
+            if any(key.speaks(one) for one in either)
+        ]

@@ -77,6 +77,8 @@ _TOLD = frozenset(
         "telefonum",
         "matkapuhelin",
         "puhelin",
+        "номер",
+        "номеру",
         "τηλέφωνο",
         "κινητό",
         "телефон",
@@ -84,6 +86,7 @@ _TOLD = frozenset(
         "мобильный",
         "моб",
         "тел",
+        "телефонный",
         "звонил",
         "mobilen",
         "msisdn",
@@ -327,7 +330,10 @@ class PhoneRunner:
             return None
         if not plus and len(ends) == 1 and _is_date(text, run[at : ends[0] + 1]):
             return None
-        in_script = (gate.wide and _said_in_script(text, start)) or _called(text, start)
+        in_script = (
+            gate.wide
+            and (_said_in_script(text, start) or _is_chinese(text, start, run[ends[0]].end))
+        ) or _called(text, start)
         may_be_said = in_script or beside is None or beside.any_near(start)
         spoken: bool | None = None
         for last in reversed(ends):
@@ -355,6 +361,8 @@ class PhoneRunner:
         digits = "".join(text[group.start : group.end] for group in groups)
         if plus and len(groups) == 2 and _FRACTION.match(text, groups[0].end):
             return None
+        if len(set(digits)) == 1:
+            return None  # it holds the place of one
         if plus or (digits.startswith("00") and len(digits) > 10):
             return _plus_verdict(digits if plus else digits[2:])
         written = text[_opening(text, groups[0].start) : groups[-1].end]
@@ -398,6 +406,17 @@ def _spoken(before: tuple[str, ...], keys: tuple[str, ...], groups: list[_Group]
         word in _HINTED and not (word.startswith("number") and thing in _NUMBERED_THINGS)
         for thing, word in pairwise(("", *near)[-4:])
     )
+
+
+_CHINESE_MOBILE = re.compile(r"1[3-9]\d{9}\Z")
+_BEHIND_HAN = re.compile(r"[\u4e00-\u9fff](?<![号號码碼单單])[^\w\n]{0,4}\Z")
+
+
+def _is_chinese(text: str, start: int, end: int) -> bool:
+    """Whether eleven digits in a Chinese sentence are a mobile's."""
+    if _CHINESE_MOBILE.match(text[start:end]) is None:
+        return False
+    return _BEHIND_HAN.search(text, max(0, start - 6), start) is not None
 
 
 def _said_in_script(text: str, start: int) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 
+from governance.detect.names.key_names import names_a_thing
 from governance.names.words import places
 
 _ADVERB = r"(?:(?:will|would|can|could|should|must|might|may|has|had|never|always|also|just|already|still|then|probably|definitely|really) ){0,2}"
@@ -91,7 +92,8 @@ _KINDS = """
     Avenue Road Boulevard River Bay Beach Peninsula Desert Glacier Palace Castle Cathedral Church Abbey
     Hospital University College School Academy Foundation Institute Library Gallery Festival Marathon
     Cup Trophy Act Plan Edition Series Model Method Algorithm Protocol Bahnhof Hauptbahnhof Hbf
-    Ostbahnhof Westbahnhof Flughafen Airbase Arena
+    Ostbahnhof Westbahnhof Flughafen Airbase Arena Müzesi Sarayı Meydanı Camii Köprüsü Hastanesi Üniversitesi Lisesi Stadyumu
+    Havalimanı Parkı Athletic United Rovers Wanderers Orient Albion Hotspur Palads Slot Slott Kirke Kyrka Kirkko Museet Teatern
     """
 _KIND_OF_PLACE = frozenset(_KINDS.split())
 """What a place, a prize, a feast or a method has behind a name."""
@@ -109,6 +111,8 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
         return True
     if len(words) > 1 and words[0] in _SAINTS:
         return True
+    if _is_labelled_a_thing(text, begin):
+        return True
     if _SAINT.search(text, max(0, begin - 9), begin):
         if len(words) == 1:
             return True
@@ -124,6 +128,15 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
     ):
         return True
     return _follows_a_kind_of_place(text, begin)
+
+
+_LABEL_BEFORE = re.compile(r"([^\W\d_]+)[\"']?[ ]?[:=][ ]?[\"']?\Z")
+
+
+def _is_labelled_a_thing(text: str, start: int) -> bool:
+    """Whether the word before a colon says that a thing is named: a brand, a stop, a river."""
+    label = _LABEL_BEFORE.search(text, max(0, start - 32), start)
+    return label is not None and names_a_thing((label[1],))
 
 
 _COMPONENT = re.compile(r"(?:[\dZ]|INFO|WARN|WARNING|ERROR|DEBUG)\]?:? ?\[\Z")

@@ -13,6 +13,7 @@ from governance.detect.names.model import covered, segments
 from governance.detect.names.patterns import BETWEEN_EMPHASISED
 from governance.detect.names.person_checks import names_no_person
 from governance.detect.names.tagger import EMBEDDED, LABELS, Floats, NamesTagger, TextTokens
+from governance.detect.rules.name_checks import is_known
 from governance.names.words import common
 
 VERSION = "embedded-4"
@@ -23,6 +24,8 @@ _DOUBTED = 0.15
 _GOES_ON = 0.7
 """How much of that is enough for the words beside."""
 _SURE = 0.9
+_LIKELY = 0.75
+"""How likely one word is somebody at least that no list has as a name."""
 _SEGMENT = 1300
 _CACHE_ENTRIES = 20_000
 _AT_ONCE = 2500
@@ -90,6 +93,12 @@ class EmbeddedNames:
                 if label not in self._wanted or likely < _LEAST[label]:
                     continue
                 if is_thing and label == "PERSON" and likely < _SURE:
+                    continue
+                if (
+                    label == "PERSON"
+                    and likely < _LIKELY
+                    and _is_unlisted(unit.view.text[start:end])
+                ):
                     continue
                 if any(first < end and start < last for first, last in opaque):
                     continue
@@ -205,6 +214,11 @@ class EmbeddedNames:
                 found[at].append(span)
         for name, spans in zip(names, found, strict=True):
             self._cache[name] = tuple(sorted(spans, key=lambda span: span[1:3]))
+
+
+def _is_unlisted(word: str) -> bool:
+    """Whether this is one word of Latin letters that no list has as a name."""
+    return " " not in word and word.isalpha() and word[0] < "\u0250" and not is_known(word)
 
 
 def _before_the_hyphen(text: str, start: int) -> int:

@@ -39,6 +39,8 @@ _AROUND_ANYTHING_WORDS = """
     """
 _AROUND_ANYTHING = frozenset(_AROUND_ANYTHING_WORDS.split())
 _THING_KEYS_WORDS = """
+    halte haltestelle stop station bahnhof locatie ort stadt plats lieu lugar luogo local place places venue fluss river rivers río rios rio fleuve nehir rivier joki jezioro
+    märke maerke mærke merkki značka znacka мара марка бренд брокер движок рояль студия сорт культура фотоаппарат модель 品牌 场馆 公司 会場 브랜드 stift mode uhr moda penna vino producent výrobce gyártó producator üretici
     publisher verlag éditeur editorial editore editora label album series channel playlist song movie book game brand make manufacturer hersteller fabricant fabricante produttore marke marque marca merk marka vendor
     supplier lieferant fournisseur proveedor fornitore fornecedor leverancier company companies firm firma
     empresa azienda entreprise bedrijf unternehmen organization organisation org employer product products
@@ -171,7 +173,7 @@ def names_a_thing(path: tuple[str, ...]) -> bool:
     keys = key_words(path)
     return bool(keys) and (
         keys[-1] in _THING_KEYS
-        or (keys[-1] == "name" and len(keys) > 1 and keys[-2].rstrip("s") in _THING_KEYS)
+        or (len(keys) > 1 and keys[-1] in _NAMES_OF and keys[-2].rstrip("s") in _THING_KEYS)
     )
 
 

@@ -39,6 +39,8 @@ def names_no_person(text: str, start: int, stop: int) -> bool:
     words = text[start:stop].split()
     if is_called_after(text, start, words):
         return True
+    if len(words) == 1 and words[0].islower() and words[0].capitalize() not in first_names():
+        return words[0].capitalize() not in family_names()
     if len(words) > 1:
         return False
     if is_a_place(text, start, stop) or is_declared(text, start) or is_heading(text, words[0]):

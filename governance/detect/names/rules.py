@@ -94,6 +94,33 @@ _DATE_WORDS = frozenset(
         "Sun",
     ]
 )
+_PARTICLES = frozenset(
+    [
+        "von",
+        "van",
+        "der",
+        "den",
+        "de",
+        "del",
+        "della",
+        "di",
+        "da",
+        "dos",
+        "das",
+        "do",
+        "du",
+        "la",
+        "le",
+        "zu",
+        "af",
+        "av",
+        "al",
+        "bin",
+        "ten",
+        "ter",
+    ]
+)
+"""What stands between a given and a family name, and in the names of places seldom."""
 _SHORT = 60
 _TOLD_BY = {
     why: f"name_rules.{why}"
@@ -503,7 +530,11 @@ class NameRules:
 
     def _is_pair(self, words: list[str]) -> bool:
         """Whether a given and a family name stand side by side, and neither is another word."""
-        if len(words) != 2 or words[0] not in hand_written_first_names():
+        if words[0] not in hand_written_first_names():
+            return False
+        if len(words) > 2 and all(word in _PARTICLES for word in words[1:-1]):
+            return words[-1][:1].isupper()
+        if len(words) != 2:
             return False
         return words[1] in self._last and not any(
             word in self._ambiguous or is_plain(word.lower()) for word in words

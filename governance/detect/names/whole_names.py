@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.names.patterns import PARTICLE
-from governance.names.words import everyday, first_names, is_plain, things
+from governance.names.words import everyday, family_names, first_names, is_plain, things
 
 _JOINT = r"(?:[ \u00a0+]|%20)"
 _LETTERS = r"[^\W\d_](?:[^\W\d_]|['\u2019\-](?=[^\W\d_])){1,24}"
@@ -69,6 +69,10 @@ def _to(text: str, start: int, end: int) -> int:
         listed = given.split("-")[0].capitalize() in first_names()
         grows = listed and word.islower() and len(word) >= 5 and _may_belong(word)
         return found.end("word") if grows and " " not in own else end
+    in_title = given[:1].isupper() and word[0].isupper() and not word.isupper()
+    if in_title and " " not in own and given.split("-")[0] in first_names() and text[end] == " ":
+        known = word in family_names() or _may_belong(word)
+        return found.end("word") if known and word not in first_names() else end
     if text[end] == "+" and word[0].isupper() and _may_belong(word):
         return found.end("word")
     return end

@@ -104,12 +104,12 @@ _OWN: tuple[Check, ...] = (
 _OF_PASSWORDS: tuple[Check, ...] = (
     password_checks.bare, password_checks.labelled, password_checks.letters, password_checks.literal, password_checks.noun,
     password_checks.option, password_checks.phrase, password_checks.quoted, password_checks.strong,
-    password_checks.told, password_checks.unusual,
+    password_checks.told, password_checks.unusual, password_checks.words,
 )  # fmt: skip
 _OF_NAMES: tuple[Check, ...] = (
     name_checks.told, name_checks.at_an_end, name_checks.titled, name_checks.unlisted, name_checks.in_query,
     name_checks.likely, name_checks.and_no_role,
-    name_checks.spelled,
+    name_checks.spelled, name_checks.with_initials,
 )  # fmt: skip
 HOOKS: Mapping[str, Check] = {
     **{name: _of_identity(check) for name, check in CHECKS.items()},

@@ -105,6 +105,14 @@ def in_query(value: str) -> bool | None:
     return unlisted(re.sub(r"\+|%20|_", " ", value))
 
 
+def with_initials(value: str) -> bool | None:
+    """Whether what stands behind initials is a family name: no word of any language, and no thing."""
+    family = value.rpartition(".")[2].strip()
+    if any(map(is_no_name, family.replace("-", " ").split())) or value.lower() in things():
+        return False
+    return unlisted(family)
+
+
 def surname_in_small(value: str) -> bool | None:
     """Whether what follows a title in small letters is a family name, and no everyday word."""
     return None if not is_plain(value) and value not in things() else False

@@ -39,7 +39,7 @@ _SAID = """
     accepted unchanged forgotten obsolete unreadable breached guessable reusable stale unencrypted
     falsch ungültig abgelaufen korrekt richtig leer zu unsicher sicher gesperrt vergessen erforderlich
     notwendig nötig schwach stark kurz lang gespeichert verschlüsselt geändert zurückgesetzt bekannt
-    nicht nur jetzt noch schon auch sehr immer eingeben ändern zurücksetzen unbekannt vorhanden
+    bitte neu setzen nicht nur jetzt noch schon auch sehr immer eingeben ändern zurücksetzen unbekannt vorhanden
     incorrecte incorrect invalide valide vide obligatoire requis expiré oublié faible fort trop court
     correct modifié réinitialisé chiffré stocké nécessaire différent identique pas bien toujours
     incorrecta incorrecto inválida inválido válida obligatoria obligatorio requerida requerido
@@ -122,6 +122,15 @@ def phrase(value: str) -> bool:
         and word not in _OF_SENTENCES
         and not _PLACEHOLDER.match(word)
         for word in words
+    )
+
+
+def words(value: str) -> bool:
+    """Whether several words, each with a capital, are a password: no sentence and nothing said of one."""
+    plain = value.lower()
+    return not stands_for_one(value) and not any(
+        word in _OF_SENTENCES or word in _SAID_OF_ONE or _PLACEHOLDER.match(word)
+        for word in plain.split()
     )
 
 

@@ -45,11 +45,18 @@ def _card_end(digits: str, at: int, groups: list[tuple[int, int]], first: int) -
     return found
 
 
+_IBAN_BEGINS = re.compile(r"(?<![^\W_])[A-Za-z]{2}\d{2}")
+
+
 def _iban_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:
+    """Find the numbers in a run of letters and digits: a word between two of them may belong to it too."""
     text = gate.view.text
-    stop = checks.iban_end(text[start:end])
-    if stop is not None:
-        yield start, start + stop, True
+    while start < end:
+        stop = checks.iban_end(text[start:end])
+        if stop is not None:
+            yield start, start + stop, True
+        following = _IBAN_BEGINS.search(text, start + (stop or 1), end)
+        start = following.start() if following else end
 
 
 def _key_block_spans(gate: Gate, start: int, end: int) -> Iterator[tuple[int, int, bool | None]]:

@@ -8,7 +8,7 @@ from tests.governance.redaction_support import text
 FORMATS = (
     "{label}: {value}", "{label} -> {value}", "{label} → {value}", "# {label} => {value}, ok", "{label}={value}", "[{label}] = '{value}'",
     '<p>{label}: <b>{value}</b></p>', "<tr><td>{label}</td><td>{value}</td></tr>", "<{label}>{value}</{label}>",
-    "{label}:\n  {value}\nref: 1", "- text: {label}\n- text: {value}", "**{label}**: `{value}`", "call({label}={value}, n=3)",
+    "{label}:\n  {value}\nref: 1", "- text: {label}\n- text: {value}", "**{label}**: `{value}`", "call({label}={value}, n=3)", "{label} **{value}** ok", '"{label}": ["{value}", "x"]', 'form-data; name="{label}"\n\n{value}',
     "https://api.example.org/v1?{label}={value}&n=3 returned 422",
 )  # fmt: skip
 VALUES = (

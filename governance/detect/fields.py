@@ -108,6 +108,12 @@ def _told_by(label: str) -> frozenset[str]:
     return told
 
 
+@lru_cache(maxsize=8192)
+def _key_of(label: str) -> str:
+    """Return the key that a label is: "fisa nr" says what "fisa" says."""
+    return label if entities_told((label,)) & _TOLD else _A_NUMBER.sub("", label)
+
+
 def fields(text: str) -> Iterator[Field]:
     """Yield the values of a text that stand behind a label which says what they are."""
     for match in _SEPARATOR.finditer(text):
@@ -178,7 +184,7 @@ def _field(text: str, label: str, start: int, value: str) -> Iterator[Field]:
     value = value.rstrip()
     if not told or len(value) < 2:
         return
-    key = label if entities_told((label,)) & _TOLD else _A_NUMBER.sub("", label)
+    key = _key_of(label)
     if "PERSON" in told:
         read = value.replace("+", " ").replace("_", " ").rstrip(" .")
         sure = not may_be_anybody((label,)) and label.lower() not in _ALSO_OF_THINGS
@@ -201,6 +207,7 @@ def _is_a_thing(text: str, start: int, stop: int) -> bool:
     return is_a_thing(text, start, stop) or not no_company(text, start, stop)
 
 
+@lru_cache(maxsize=8192)
 def _is_somebody(value: str, *, sure: bool) -> bool:
     """Whether a value is written as a name is: without an everyday word of any language.
 

@@ -333,6 +333,9 @@ def _beside_given_names(line: str, at: int) -> Iterator[tuple[str, int, str]]:
         return
 
 
+_SOMEBODY = frozenset({"PERSON"})
+
+
 class TableCells:
     """Asks other detectors for each cell under a head, and each value behind a label, that says what it is."""
 
@@ -360,9 +363,14 @@ class TableCells:
         if "(" in text and _WRITES.search(text):
             cells += _statements(text)
         asked = [Unit(view_of(value), (key,)) for key, _, value in cells]
-        labelled = [*fields(unit.view.text)]
+        labelled, out = [], []
+        for field in fields(unit.view.text):
+            if field.entities != _SOMEBODY:
+                labelled.append(field)
+            elif "PERSON" in self.entities:
+                whole = Finding("PERSON", 0, len(field.value), 0.8, self.name)
+                out.append(_within(unit, field, whole))
         asked += [Unit(view_of(one.value), (one.key,)) for one in labelled]
-        out: list[Finding] = []
         for detector in self._detectors if asked else ():
             found = detector.find(asked, ())
             for (_, at, _), some in zip(cells, found, strict=False):

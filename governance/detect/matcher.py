@@ -107,7 +107,8 @@ class Runner:
         """Yield what the pattern finds, scores raised by context."""
         rule = self.rule
         text = gate.view.text
-        for match in self.pattern.finditer(text if rule.wide else gate.view.data):
+        searched = _HALF.sub("\ufffd", text) if rule.wide else gate.view.data
+        for match in self.pattern.finditer(searched):
             start, end = match.span(rule.group)
             if start >= end or not self._free(text, start, end):
                 continue
@@ -144,4 +145,6 @@ class Runner:
         return score
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a character, which RE2 cannot read."""
 _PARAMETER = re.compile(r"[?&][\w.\-\[\]]{1,36}=\Z")

@@ -230,6 +230,8 @@ class GatewayAddon:
         in_flight = live.begin_response(response.status_code, fields)
         if in_flight.fields is not fields:
             response.headers.fields = in_flight.fields
+        if in_flight.changes_length and flow.request.is_http11:
+            response.headers["transfer-encoding"] = "chunked"
         response.stream = False if in_flight.holds else in_flight.tee or True
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:

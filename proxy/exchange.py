@@ -30,10 +30,11 @@ from proxy.guard.rules import Ruling
 from proxy.heads import value_of, with_header
 from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.kept_histories import HistoryOwner
-from proxy.inline.openai import ResponsesRequest, looked_up
-from proxy.inline.requests import BareRequest, WireRequest
+from proxy.inline.kept_objects import kept_object
+from proxy.inline.openai import ResponsesRequest
 from proxy.inline.route import (
     PseudonymisedCall,
+    Reads,
     RouteInline,
     UnpseudonymisedError,
     is_for_responses,
@@ -134,7 +135,7 @@ class InFlight:
         """How its body is written, where artefacts may be added."""
         self._artifacts: tuple[str, ...] = ()
         """What was added to it."""
-        self._wire: type[WireRequest] | None = None
+        self._wire: Reads | None = None
         """How its body is written, where surrogates are put into it."""
         self._call: PseudonymisedCall | None = None
         """It has surrogates."""
@@ -405,7 +406,7 @@ class InFlight:
                 head=head_texts(self.path, self.fields, admitted.asked),
                 owner=self._owner,
                 session=session_of(admitted.asked, admitted.session),
-                about=looked_up(self.method, self.path) if read is BareRequest else None,
+                about=kept_object(self.method, self.path),
             )
             if self._call is None:
                 return body

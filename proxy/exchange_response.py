@@ -11,7 +11,8 @@ from proxy.guard.calls import ReadRequest
 from proxy.guard.route import CallGuard
 from proxy.heads import content_length, value_of, with_header
 from proxy.inline.answers import CallSurrogates
-from proxy.inline.bodies import BodyRestorer, is_encoded, restored_stream, restorer_of
+from proxy.inline.bodies import is_content, is_encoded, restored_stream, restorer_of
+from proxy.inline.contents import BodyRestorer
 from proxy.recording.capture import Capture
 from proxy.recording.capture_factory import CaptureFactory
 from proxy.recording.tokens import (
@@ -27,7 +28,8 @@ from proxy.spool import SpoolUnavailableError
 from trajectory.exchange import ExchangeOutcome
 
 _HELD_BYTES = 1024 * 1024
-"""Responses of durable routes up to this length are held back whole until they are on the disk."""
+"""Responses of durable routes up to this length are held back whole until they are on the disk, and so
+are files that are restored."""
 _ANSWERS = frozenset({101, *range(200, 300)})
 """Statuses of answers, the beginning of a WebSocket conversation among them."""
 
@@ -51,6 +53,7 @@ class ResponseInFlight:
         "_services",
         "_surrogates",
         "_waited",
+        "changes_length",
         "fields",
         "holds",
         "meter",
@@ -97,6 +100,8 @@ class ResponseInFlight:
         """Through which the body passes."""
         self.holds = False
         """It is held back until it is whole; then :meth:`whole` changes it."""
+        self.changes_length = False
+        """It becomes longer or shorter as it passes."""
         self._judge: AnswerJudge | None = None
         """Judges the tool calls in it."""
         self._is_joined = False
@@ -168,9 +173,12 @@ class ResponseInFlight:
         restorer = restorer_of(kind, self._admitted.path, surrogates, encoding)
         if restorer is None:
             return fields
-        if not is_encoded(encoding) and not self.holds and content_length(fields) < 0:
+        length = content_length(fields)
+        streams = length < 0 or (length > _HELD_BYTES and is_content(self._admitted.path))
+        if not is_encoded(encoding) and not self.holds and streams:
+            self.changes_length = length >= 0
             self.tee = restored_stream(self.tee, restorer, self._services.fault)
-            return fields
+            return tuple([each for each in fields if each[0].lower() != b"content-length"])
         self.holds = True
         self._restoring = restorer
         return tuple([each for each in fields if each[0].lower() != b"content-encoding"])

@@ -104,14 +104,14 @@ _TEXTS = {
         "invalid_request",
         "Headrace: personal data is replaced on this route, and this request cannot be read: send JSON, "
         "uncompressed, to chat completions, completions, responses, messages, Gemini or Ollama, with the "
-        "whole conversation in it.",
+        "whole conversation in it, or a file of text.",
     ),
     Reason.UNKNOWN_RESPONSE: (
         400,
         "invalid_request",
-        "Headrace: personal data is replaced on this route, and the response that this request goes on "
-        "from is not known: it is too old, another client key's, or none of this route. Send the whole "
-        "conversation.",
+        "Headrace: personal data is replaced on this route, and the response or conversation that this "
+        "request goes on from is not known: it is too old, another client key's, or none of this route. "
+        "Send the whole conversation.",
     ),
     Reason.NOT_PSEUDONYMISED: (
         503,

@@ -135,7 +135,8 @@ class InlineSpec(Spec):
         min_length=1,
         description=(
             "Routes of the gateway. Their requests must be chat completions, completions, responses, "
-            "messages, Gemini's, Ollama's or Bedrock's; others are refused."
+            "messages, Gemini's, Ollama's or Bedrock's, OpenAI's conversations, files of text, or batches; "
+            "others are refused."
         ),
     )
     entities: tuple[str, ...] = Field(
@@ -178,8 +179,9 @@ class InlineSpec(Spec):
         ge=0,
         le=720,
         description=(
-            "For so long the gateway keeps, sealed, what surrogates stand for in responses that the provider "
-            "keeps, so that `previous_response_id` works. 0: nothing is kept, and such requests are refused."
+            "For so long the gateway keeps, sealed, what surrogates stand for in responses, conversations and "
+            "files that the provider keeps; for batches a day longer. 0: nothing is kept, and requests that "
+            "need it are refused."
         ),
     )
 

@@ -124,10 +124,11 @@ class _SurrogateSubstitution(Substitution):
         self._key = key
         self._check = redactor._marks.check
         self.issued: dict[str, str] = {**known}
+        self._named = {value: name for name, value in known.items()}
         self.numbers: set[str] = set()
 
     def _issue(self, entity: str, written: str) -> str:
-        name = surrogate(self._key, entity, written)
+        name = self._named.get(written) or surrogate(self._key, entity, written)
         if self.issued.setdefault(name, written) != written:
             raise RedactionError("two values of a request would have one surrogate")
         return name
@@ -153,6 +154,8 @@ class _SurrogateSubstitution(Substitution):
 
     def _drawn(self, entity: str, written: str) -> str | None:
         """Return the first surrogate of a value that stands for no other one in this request."""
+        if written in self._named:
+            return self._named[written]
         for attempt in range(_ATTEMPTS):
             name = drawn(self._key, entity, written, check=self._check or b"", attempt=attempt)
             if name is None or self.issued.setdefault(name, written) == written:

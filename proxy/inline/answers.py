@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from proxy.clients.credentials import RawFields
+from proxy.inline.kept_histories import KeptHistory
 from proxy.inline.openai import is_client_call, tool_of
-from proxy.inline.requests import WireRequest
+from proxy.inline.requests import BareRequest, WireRequest, is_json
 from proxy.inline.restorer import MOST_NAMED, IssuedSurrogates, TextRestorer
 
 ALL_TOOLS = "tool:*"
@@ -40,6 +41,7 @@ class CallSurrogates:
         *,
         earned: Mapping[str, Collection[str]] = EARNED_NOTHING,
         keep: Callable[["CallSurrogates", dict[str, Any]], None] | None = None,
+        requests: Callable[[str], "CallSurrogates | None"] | None = None,
     ) -> None:
         """Restore by what a route allows.
 
@@ -49,12 +51,15 @@ class CallSurrogates:
             to: ``tool:NAME`` for each tool that may have values.
             told: the request as its provider got it.
             earned: surrogates that tools may have for what they said before this request.
-            keep: told of a response that another request may go on from.
+            keep: told of an object that another request may go on from.
+            requests: takes the name of a request in the file or the batch that is looked up, and
+                returns its surrogates.
         """
         self._request = request
         self._told = told
         self._earned = earned
         self._keep = keep
+        self._requests = requests
         self._to = to
         self._tools: dict[str, IssuedSurrogates] = {}
         self.issued = issued
@@ -70,6 +75,26 @@ class CallSurrogates:
         """How much looked like a surrogate and was none of this call."""
         self.invented: dict[str, None] = {}
         """What did, the first few."""
+
+    @property
+    def looked_up(self) -> KeptHistory | None:
+        """What is known of what the request asks for, and its provider keeps."""
+        return self._request.before if isinstance(self._request, BareRequest) else None
+
+    def request(self, name: str) -> "CallSurrogates | None":
+        """Return the surrogates of a request in what is looked up; None where it is not known."""
+        return None if self._requests is None else self._requests(name)
+
+    def add(self, other: "CallSurrogates") -> None:
+        """Count what a request in what is looked up got back."""
+        self._add(other)
+
+    def _add(self, counted: "CallSurrogates | TextRestorer") -> None:
+        self.restored += counted.restored
+        self.withheld += counted.withheld
+        self.unknown += counted.unknown
+        if counted.invented:
+            self.invented = dict([*{**self.invented, **counted.invented}.items()][:MOST_NAMED])
 
     def of_tool(self, name: str) -> IssuedSurrogates:
         """Return what a tool may have."""
@@ -89,10 +114,10 @@ class CallSurrogates:
     def _earned_by(self, tool: str) -> frozenset[str]:
         return self._said_by(tool) | frozenset(self._earned.get(tool, ()))
 
-    def response(self, response: dict[str, Any]) -> None:
-        """Take a response as its provider wrote it, however much of it there is so far."""
+    def answered(self, answer: dict[str, Any]) -> None:
+        """Take an object as its provider wrote it, however much of it there is so far."""
         if self._keep is not None:
-            self._keep(self, response)
+            self._keep(self, answer)
 
     def _said_by(self, tool: str) -> frozenset[str]:
         """Return the surrogates that stand for what a tool said itself.
@@ -124,11 +149,7 @@ class CallSurrogates:
 
     def count(self, restorer: TextRestorer) -> None:
         """Count what a restorer did."""
-        self.restored += restorer.restored
-        self.withheld += restorer.withheld
-        self.unknown += restorer.unknown
-        if restorer.invented:
-            self.invented = dict([*{**self.invented, **restorer.invented}.items()][:MOST_NAMED])
+        self._add(restorer)
 
     def fields(self) -> RawFields:
         """Return what headers say of an answer that has been restored: what its model invented or tore."""
@@ -167,13 +188,19 @@ class CallSurrogates:
         out = {
             self.text(key): self._called(one)
             if key in _CALLED and isinstance(one, dict)
-            else self.text(one, self.said, in_json=True)
+            else self.text(one, self.said, in_json=self._is_json(one))
             if is_said and key in _SAID and isinstance(one, str)
             else self.value(one)
             for key, one in value.items()
         }
         self._right(value, out)
         return out
+
+    def _is_json(self, text: str) -> bool:
+        """Whether a text of the answer is JSON; of what is looked up each text tells by itself."""
+        if not (self.in_json and isinstance(self._request, BareRequest)):
+            return self.in_json
+        return is_json(text)
 
     def _called(
         self, called: dict[str, Any], may: IssuedSurrogates | None = None
@@ -198,7 +225,7 @@ class CallSurrogates:
         for name in ("text", "content", "delta"):
             text = value.get(name)
             if isinstance(text, str) and isinstance(value.get("annotations"), list):
-                restorer = TextRestorer(self.said, in_json=self.in_json)
+                restorer = TextRestorer(self.said, in_json=self._is_json(text))
                 restorer.feed(text)
                 out["annotations"] = [moved(one, restorer) for one in out["annotations"]]
             if isinstance(text, str) and out[name] != text and value.get("logprobs"):

@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Callable
-from itertools import pairwise
-from typing import Protocol
+from typing import Any
+from urllib.parse import urlsplit
 
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.bedrock import EventStreamRestorer
+from proxy.inline.contents import BodyRestorer, content_restorer
 from proxy.inline.events import (
     AnswerEvents,
     ChatEvents,
@@ -17,11 +18,11 @@ from proxy.inline.events import (
     OllamaEvents,
     ResponsesEvents,
 )
-from proxy.inline.openai import looked_up
+from proxy.inline.kept_objects import kept_object
+from proxy.inline.pieces import LONGEST, OpenPieces, dumped
 from trajectory.dialects.content_encoding import decode_body
 
-LONGEST = 64 * 1024 * 1024
-"""Bytes of an event, a line, or a compressed answer that are restored; longer ones stay as they are."""
+_END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 def whole_json(body: bytes, surrogates: CallSurrogates) -> bytes:
@@ -34,19 +35,22 @@ def whole_json(body: bytes, surrogates: CallSurrogates) -> bytes:
         return surrogates.text(text).encode()
     try:
         value = json.loads(text)
-        if isinstance(value, dict) and value.get("object") == "response":
-            surrogates.response(value)
-        told = surrogates.value(value)
+        if isinstance(value, dict):
+            surrogates.answered(value)
+        told = _with_path(surrogates.value(value))
     except (ValueError, RecursionError):
         return body  # nobody can tell what in it is a tool's
     return body if told == value else dumped(told)
 
 
-def dumped(value: object) -> bytes:
-    """Return a value as JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
+def _with_path(value: Any) -> Any:
+    """Return an answer whose results are fetched where they are restored: it names their path alone."""
+    if not isinstance(value, dict) or value.get("type") != "message_batch":
+        return value
+    url = value.get("results_url")
+    if not isinstance(url, str):
+        return value
+    return {**value, "results_url": urlsplit(url)._replace(scheme="", netloc="").geturl()}
 
 
 class SseRestorer:
@@ -57,7 +61,7 @@ class SseRestorer:
 
     def __init__(self, stream: AnswerEvents) -> None:
         self._stream = stream
-        self._open = _Open(_END_OF_EVENT)
+        self._open = OpenPieces(_END_OF_EVENT)
 
     def feed(self, data: bytes) -> bytes:
         """Return all events that ``data`` completes, as the client gets them."""
@@ -116,7 +120,7 @@ class LineRestorer:
 
     def __init__(self, stream: AnswerEvents) -> None:
         self._stream = stream
-        self._open = _Open(re.compile(b"\n"))
+        self._open = OpenPieces(re.compile(b"\n"))
 
     def feed(self, data: bytes) -> bytes:
         """Return all lines that ``data`` completes, as the client gets them."""
@@ -141,49 +145,6 @@ class LineRestorer:
             return line
         end = b"\n" if line.endswith(b"\n") else b""
         return line if told == [value] else b"\n".join(map(dumped, told)) + end
-
-
-_END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LONGEST_END = 4
-
-
-class _Open:
-    """What has come of an event or a line; each byte is looked at once."""
-
-    def __init__(self, end: re.Pattern[bytes]) -> None:
-        self._end = end
-        self._data = bytearray()
-        self._seen = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return what ``data`` completes, its end included; what grows too long, in pieces."""
-        self._data += data
-        ends = [one.end() for one in self._end.finditer(self._data, self._seen)]
-        if not ends and len(self._data) > LONGEST:
-            return [self.left()]
-        raw = bytes(self._data[: ends[-1]]) if ends else b""
-        del self._data[: len(raw)]
-        self._seen = max(len(self._data) - _LONGEST_END + 1, 0)
-        return [raw[a:b] for a, b in pairwise([0, *ends])]
-
-    def left(self) -> bytes:
-        """Return what is left, once."""
-        raw = bytes(self._data)
-        self._data.clear()
-        self._seen = 0
-        return raw
-
-
-class BodyRestorer(Protocol):
-    """Restores a body that comes in pieces."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Take a piece; return what can go on."""
-        ...
-
-    def close(self) -> bytes:
-        """Return what is left at the end."""
-        ...
 
 
 class WholeRestorer:
@@ -242,7 +203,13 @@ def restorer_of(
     if kind == b"application/vnd.amazon.eventstream" and not encoded:
         return EventStreamRestorer(surrogates, is_invoked=not bare.endswith(b"/converse-stream"))
     dialect = next((one for end, one in _STREAMS.items() if bare.endswith(end)), ChatEvents)
-    if looked_up(b"GET", bare) is not None:
+    about = kept_object(b"GET", bare)
+    if is_content(bare):
+        content = content_restorer(surrogates)
+        if content is not None and encoded:
+            return WholeRestorer(surrogates, content, coding)
+        return content
+    if about is not None and about.kind == "responses":
         dialect = ResponsesEvents
     if kind in (b"text/event-stream", b"application/x-ndjson"):
         events = dialect(surrogates)
@@ -254,6 +221,12 @@ def restorer_of(
         return None
     chunks = GeminiEvents(surrogates) if dialect is GeminiEvents else None
     return WholeRestorer(surrogates, stream, coding, chunks)
+
+
+def is_content(path: bytes) -> bool:
+    """Tell whether a request asks for what a file or a batch holds, which may be as long as it likes."""
+    about = kept_object(b"GET", path)
+    return about is not None and about.part in ("content", "results")
 
 
 def is_encoded(encoding: bytes | None) -> bool:

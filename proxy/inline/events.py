@@ -275,7 +275,7 @@ class ResponsesEvents(AnswerEvents):
 
     def _take(self, event: Event) -> list[Event]:
         if isinstance(event.get("response"), dict):
-            self._surrogates.response(event["response"])
+            self._surrogates.answered(event["response"])
         kind = str(event.get("type"))
         name, _, what = kind.rpartition(".")
         if what == "delta" and isinstance(event.get("delta"), str):

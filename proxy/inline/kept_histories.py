@@ -1,7 +1,7 @@
-"""What surrogates stand for in responses that their provider keeps: sealed, and for a short time.
+"""What surrogates stand for in what their provider keeps: sealed, and for a short time.
 
-A request that goes on from one by ``previous_response_id`` has its newest words alone. What the words
-before it got is known from here, to every worker and after a restart.
+A request that goes on from a response or within a conversation has its newest words alone. What the
+words before it got is known from here, to every worker and after a restart.
 """
 
 import hmac
@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,17 @@ _LONGEST = 1024 * 1024
 """Bytes of a history that are kept; who has more sends the whole conversation."""
 
 
+class SurrogateConflictError(Exception):
+    """Two requests at once gave one surrogate to two values."""
+
+
+class LongHistoryError(Exception):
+    """A history has grown longer than one that is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeptHistory:
-    """What the gateway knows of a conversation up to one response."""
+    """What the gateway knows of a conversation up to one response, or of all of it."""
 
     scope: tuple[str, ...] = ()
     """Within which its values keep their surrogates."""
@@ -52,11 +60,55 @@ class KeptHistory:
     """The end of the answer, which may ask for something."""
     in_json: bool = False
     """The answer's text is JSON."""
+    conversation: str = ""
+    """The id of the conversation at the provider that a response is part of."""
+    requests: str = ""
+    """Under which those of the requests in a file or a batch are kept, each by its name."""
+    is_answers: bool = False
+    """The file holds the answers to these requests, not they themselves."""
+
+    def with_file(self, file: "KeptHistory") -> "KeptHistory":
+        """Return what is known of a conversation in which a file is named.
+
+        Raises:
+            SurrogateConflictError: a surrogate stands for two values.
+        """
+        known = file.joined(self)
+        return replace(
+            known,
+            scope=self.scope,
+            conversation=self.conversation,
+            requests=self.requests or file.requests,
+            is_answers=False,
+        )
+
+    def joined(self, other: "KeptHistory") -> "KeptHistory":
+        """Return what both know; what ends the conversation is the other's.
+
+        Raises:
+            SurrogateConflictError: a surrogate stands for two values.
+        """
+        if any(other.values.get(name, value) != value for name, value in self.values.items()):
+            raise SurrogateConflictError
+        earned = {
+            tool: tuple(sorted({*self.earned.get(tool, ()), *other.earned.get(tool, ())}))
+            for tool in (*self.earned, *other.earned)
+        }
+        return replace(
+            self,
+            values={**self.values, **other.values},
+            numbers=tuple(sorted({*self.numbers, *other.numbers})),
+            subjects=tuple(dict.fromkeys((*self.subjects, *other.subjects))),
+            earned=earned,
+            calls={**self.calls, **other.calls},
+            asked=other.asked,
+            in_json=other.in_json,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryOwner:
-    """Who alone may go on from a response."""
+    """Who alone may go on from what the provider keeps."""
 
     tenant: str
     key_id: str
@@ -79,26 +131,61 @@ class KeptHistories:
         self._connections: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
 
-    def keep(self, owner: HistoryOwner, response_id: str, history: KeptHistory) -> None:
-        """Keep a history under the id of its last response; one that is too long is left out."""
-        name, now = self._name(owner, response_id), self._clock()
-        raw = json.dumps(asdict(history)).encode()
-        if len(raw) > _LONGEST:
-            return
-        nonce = os.urandom(_NONCE_BYTES)
+    def keep(
+        self, owner: HistoryOwner, object_id: str, history: KeptHistory, *, longer: float = 0.0
+    ) -> None:
+        """Keep a history under the id of what the provider keeps, for so many seconds longer than others.
+
+        Raises:
+            LongHistoryError: it is too long.
+        """
+        self._write(self._name(owner, object_id), history, longer)
+
+    def merge(self, owner: HistoryOwner, object_id: str, history: KeptHistory) -> bool:
+        """Add to the history of a conversation; its writers wait for each other.
+
+        Returns:
+            Whether there is such a history; none is begun.
+
+        Raises:
+            SurrogateConflictError: another writer gave one of its surrogates to another value.
+            LongHistoryError: together they are too long.
+        """
+        name = self._name(owner, object_id)
+        file = self._opened()
+        file.execute("BEGIN IMMEDIATE")
+        try:
+            before = self._found(name)
+            if before is not None:
+                self._write(name, before.joined(history))
+            file.execute("COMMIT")
+        except BaseException:
+            file.execute("ROLLBACK")
+            raise
+        return before is not None
+
+    def find(self, owner: HistoryOwner, object_id: str) -> KeptHistory | None:
+        """Return what is known of an object; None where it is nobody's, another's or too old."""
+        return self._found(self._name(owner, object_id)) if self._path.exists() else None
+
+    def drop(self, owner: HistoryOwner, object_id: str) -> None:
+        """Delete the history of what the provider has deleted."""
+        if self._path.exists():
+            name = self._name(owner, object_id)
+            self._opened().execute("DELETE FROM histories WHERE name = ?", (name,))
+
+    def _write(self, name: str, history: KeptHistory, longer: float = 0.0) -> None:
+        raw = _written(history)
+        now, nonce = self._clock(), os.urandom(_NONCE_BYTES)
         sealed = nonce + self._seal.encrypt(nonce, raw, name.encode())
         file = self._opened()
         file.execute("DELETE FROM histories WHERE expires <= ?", (now,))
         file.execute(
             "INSERT OR REPLACE INTO histories (name, expires, sealed) VALUES (?, ?, ?)",
-            (name, now + self._seconds, sealed),
+            (name, now + self._seconds + longer, sealed),
         )
 
-    def find(self, owner: HistoryOwner, response_id: str) -> KeptHistory | None:
-        """Return what is known of a response; None where it is nobody's, another's or too old."""
-        if not self._path.exists():
-            return None
-        name = self._name(owner, response_id)
+    def _found(self, name: str) -> KeptHistory | None:
         found = self._opened().execute(
             "SELECT sealed FROM histories WHERE name = ? AND expires > ?", (name, self._clock())
         )
@@ -127,8 +214,8 @@ class KeptHistories:
             return None
         return _read(json.loads(raw))
 
-    def _name(self, owner: HistoryOwner, response_id: str) -> str:
-        parts = canonical_json([owner.tenant, owner.key_id, owner.route, response_id])
+    def _name(self, owner: HistoryOwner, object_id: str) -> str:
+        parts = canonical_json([owner.tenant, owner.key_id, owner.route, object_id])
         return blake2b(parts, digest_size=20, key=self._key).hexdigest()
 
     def close(self) -> None:
@@ -168,6 +255,22 @@ class KeptHistories:
             return None
 
 
+def check_length(history: KeptHistory) -> None:
+    """Refuse a history that could not be kept.
+
+    Raises:
+        LongHistoryError: it is too long.
+    """
+    _written(history)
+
+
+def _written(history: KeptHistory) -> bytes:
+    raw = json.dumps(asdict(history)).encode()
+    if len(raw) > _LONGEST:
+        raise LongHistoryError
+    return raw
+
+
 def _read(value: dict[str, Any]) -> KeptHistory:
     return KeptHistory(
         scope=tuple(value["scope"]),
@@ -178,4 +281,7 @@ def _read(value: dict[str, Any]) -> KeptHistory:
         calls=value["calls"],
         asked=value["asked"],
         in_json=value["in_json"],
+        conversation=value.get("conversation", ""),  # who wrote it may be a version before
+        requests=value.get("requests", ""),
+        is_answers=value.get("is_answers", False),
     )

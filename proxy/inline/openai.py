@@ -1,8 +1,7 @@
-"""Requests of OpenAI's interfaces: chat completions, completions and responses."""
+"""Requests of OpenAI's interfaces: chat completions, completions, responses and conversations."""
 
-import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from proxy.inline.requests import (
     ARGUMENTS,
@@ -25,6 +24,7 @@ from trajectory.dialects.wire import names
 _RUN_BY_PROVIDER = names(
     "web_search_call file_search_call code_interpreter_call image_generation_call mcp_call"
 )
+_OF_CONVERSATIONS = names("items metadata")
 _DEEPEST_PART = 5
 """Keys to a field of a part of an item of responses."""
 
@@ -119,18 +119,20 @@ class CompletionRequest(WireRequest):
 
 
 class ResponsesRequest(WireRequest):
-    """Responses, with all of their history or the id of the response that they go on from."""
+    """Responses, with all of their history or the id of the response or conversation that they go on from."""
 
     ends = (b"/responses",)
+    items: ClassVar[str] = "input"
+    """The field of what is said."""
 
     def _reads(self, value: dict[str, Any]) -> bool:
-        named = value.get("previous_response_id")
-        if value.get("conversation") or not isinstance(named, str | None):
+        named = [value.get("previous_response_id"), _conversation(value)]
+        if not all(isinstance(one, str | None) for one in named) or all(named):
             return False
         items = value.get("input")
-        if any(item.get("type") == "item_reference" for _, item in objects(items)):
-            return False
-        return isinstance(items, str | list) or value.get("prompt") is not None
+        return _has_all(items) and (
+            isinstance(items, str | list) or value.get("prompt") is not None
+        )
 
     def _place(self, path: Path, kind: str, said: str) -> Path | None:
         if path[0] == "tools":
@@ -141,12 +143,12 @@ class ResponsesRequest(WireRequest):
             return None
         if path[0] == "prompt" and path[1:2] != ("variables",):
             return None
-        if path[0] == "input" and len(path) > 2:
+        if path[0] == self.items and len(path) > 2:
             field = path[2]
             if path[-1] in PROTOCOL and len(path) <= _DEEPEST_PART:
                 return None
             if field in ("name", "namespace", "server_label"):
-                kind = str(self.value["input"][int(path[1])].get("type"))
+                kind = str(self.value[self.items][int(path[1])].get("type"))
                 return None if "_" in kind else OTHER + path[2:]
             if field in ("content", "output") and is_media(path[3:], said):
                 return AS_IT_IS
@@ -157,33 +159,63 @@ class ResponsesRequest(WireRequest):
             return TEXT if path[-1] in ("content", "text", "refusal") else OTHER + path[2:]
         if path[0] == "text" and path[-1] in ("name", "type"):
             return None
-        return TEXT if path[0] in ("instructions", "input") else OTHER + path
+        return TEXT if path[0] in ("instructions", self.items) else OTHER + path
 
     def messages(self) -> Iterator[tuple[str, Path, str]]:
-        items = self.value.get("input")
+        items = self.value.get(self.items)
         if isinstance(items, str):
-            yield "user", ("input",), items
+            yield "user", (self.items,), items
         for at, item in objects(items):
             if "content" in item and item.get("type", "message") == "message":
                 yield (
                     str(item.get("role")),
-                    *text_of(item.get("content"), ("input", at, "content")),
+                    *text_of(item.get("content"), (self.items, at, "content")),
                 )
 
     def goes_on_from(self) -> str | None:
-        return self.value.get("previous_response_id") or None
+        return self.value.get("previous_response_id") or self.conversation()
+
+    def conversation(self) -> str | None:
+        return _conversation(self.value) or None
 
     def is_kept(self) -> bool:
-        return self.value.get("store") is not False
+        return self.value.get("store") is not False or self.conversation() is not None
 
     def results(self) -> Iterator[tuple[str, Any]]:
         tools = {**self.calls}
-        for _, item in objects(self.value.get("input")):
+        for _, item in objects(self.value.get(self.items)):
             kind = str(item.get("type"))
             if is_client_call(item):
                 tools[str(item.get("call_id"))] = tool_of(item)
             elif kind.endswith("_call_output"):
                 yield tools.get(str(item.get("call_id")), ""), item.get("output")
+
+
+def _conversation(value: dict[str, Any]) -> Any:
+    """Return what a request of responses names as its conversation."""
+    named = value.get("conversation")
+    return named.get("id", named) if isinstance(named, dict) else named
+
+
+def _has_all(items: Any) -> bool:
+    """Whether items are all there: what they say of themselves, no reference says."""
+    return not any(item.get("type") == "item_reference" for _, item in objects(items))
+
+
+class ConversationRequest(ResponsesRequest):
+    """A conversation that the provider keeps: it is begun, described anew, or gets items."""
+
+    ends = (b"/conversations",)
+    items = "items"
+
+    def _reads(self, value: dict[str, Any]) -> bool:
+        items = value.get("items")  # others that keep conversations at such a path say inputs
+        return (
+            value.keys() <= _OF_CONVERSATIONS and isinstance(items, list | None) and _has_all(items)
+        )
+
+    def conversation(self) -> str | None:
+        return None if self.about is None else self.about.id
 
 
 class SocketRequest(ResponsesRequest):
@@ -199,14 +231,6 @@ class SocketRequest(ResponsesRequest):
 
 
 _LONGEST_QUESTION = 200
-_KEPT = re.compile(rb"/responses/(?P<id>[A-Za-z0-9_-]{1,200})(?P<of>/input_items|/cancel)?$")
-
-
-def looked_up(method: bytes, path: bytes) -> str | None:
-    """Return the id of the response that a request without a body is about; None where it is about none."""
-    found = _KEPT.search(path.partition(b"?")[0])
-    wanted = b"POST" if found is not None and found["of"] == b"/cancel" else b"GET"
-    return found["id"].decode() if found is not None and method == wanted else None
 
 
 def calls_and_end(response: dict[str, Any]) -> tuple[dict[str, str], str]:

@@ -8,10 +8,11 @@ import json
 import re
 from abc import ABC, abstractmethod
 from binascii import a2b_base64
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from proxy.inline.kept_histories import KeptHistory
+from proxy.inline.kept_objects import KeptObject
 from proxy.request_json import check_values
 from trajectory.dialects.wire import names
 
@@ -46,6 +47,13 @@ _NUMBERS = names("seed maximum minimum exclusiveMaximum exclusiveMinimum created
 _TOOL_FIELDS = names("name type server_url server_label headers authorization strict")
 
 
+class InnerRequest(NamedTuple):
+    """A request within another one."""
+
+    read: Callable[[bytes], "WireRequest"]
+    raw: bytes
+
+
 class UnreadableRequestError(Exception):
     """A request's body cannot be read; nothing in it could be replaced."""
 
@@ -55,6 +63,8 @@ class WireRequest(ABC):
 
     ends: ClassVar[tuple[bytes, ...]]
     """How the paths of its requests end."""
+    inner: Sequence[InnerRequest] = ()
+    """Requests that it hands in for later; each is looked into by itself."""
 
     def __init__(self, body: bytes) -> None:
         """Parse a body.
@@ -74,6 +84,8 @@ class WireRequest(ABC):
         self.value: dict[str, Any] = value
         self.calls: Mapping[str, str] = {}
         """Names of tools, by the ids of calls that only the provider has."""
+        self.about: KeptObject | None = None
+        """What its path names of what the provider keeps."""
 
     @abstractmethod
     def _reads(self, value: dict[str, Any]) -> bool:
@@ -141,12 +153,28 @@ class WireRequest(ABC):
         return first
 
     def goes_on_from(self) -> str | None:
-        """Return the id of the response whose conversation it goes on with; None where it has it whole."""
+        """Return the id of what the provider keeps and it goes on with; None where it has all of it."""
+        return None
+
+    def conversation(self) -> str | None:
+        """Return the id of the conversation at the provider that it adds to; None where it adds to none."""
         return None
 
     def is_kept(self) -> bool:
         """Tell whether another request may go on from its answer."""
         return False
+
+    def uses(self) -> Collection[str]:
+        """Return the ids of files at the provider that it names."""
+        return {*_files(self.value)} if '"file_id"' in self.text else ()
+
+    def named(self, told: str) -> str | None:  # noqa: ARG002
+        """Return what its client knows its answer by, in a batch; ``told`` is it as its provider gets it."""
+        return None
+
+    def written(self, told: str, inner: Sequence[bytes]) -> bytes:  # noqa: ARG002
+        """Return the body as its provider gets it; ``inner`` are the requests in it."""
+        return told.encode()
 
     def tools(self) -> frozenset[str]:
         """Return the names of the tools that said something, in results or in their definitions."""
@@ -191,18 +219,22 @@ class BareRequest(WireRequest):
     def __init__(self, body: bytes) -> None:  # noqa: ARG002
         """Read nothing."""
         super().__init__(b"{}")
-        self.about: str | None = None
-        """The id of the response that it asks for."""
         self.before: KeptHistory | None = None
-        """What is known of that response."""
+        """What is known of what it asks for."""
 
     def goes_on_from(self) -> str | None:
-        return self.about
+        return None if self.about is None else self.about.id
 
     def is_kept(self) -> bool:
         return self.before is not None
 
+    def written(self, told: str, inner: Sequence[bytes]) -> bytes:  # noqa: ARG002
+        return b""
+
     def wants_json(self) -> bool:
+        about = self.about
+        if about is not None and about.kind == "conversations":
+            return True  # of what is looked up each text tells by itself
         return self.before is not None and self.before.in_json
 
     def _reads(self, value: dict[str, Any]) -> bool:  # noqa: ARG002
@@ -224,6 +256,17 @@ def _definitions(tools: Any) -> Iterator[dict[str, Any]]:
         yield one
         for inner in one.values():
             yield from (inner,) if isinstance(inner, dict) else _definitions(inner)
+
+
+def _files(value: Any) -> Iterator[str]:
+    """Yield the ids of files that a value names."""
+    if isinstance(value, dict):
+        named = value.get("file_id")
+        if isinstance(named, str):
+            yield named
+    if isinstance(value, list | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _files(one)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -267,6 +310,18 @@ def messages_of(value: Any) -> Iterator[tuple[str, Path, str]]:
             str(message.get("role")),
             *text_of(message.get("content"), ("messages", at, "content")),
         )
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is JSON that is walked as JSON, so that values in it need escapes."""
+    stripped = text.strip(" \t\r\n")
+    if stripped[:1] not in ("{", "[", '"') or stripped[-1:] not in ("}", "]", '"'):
+        return False
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def is_media(path: Path, said: str) -> bool:

@@ -2,29 +2,37 @@
 
 import asyncio
 import json
-import sqlite3
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.clients.credentials import RawFields
 from proxy.heads import value_of
 from proxy.inline.answers import CallSurrogates
+from proxy.inline.batches import BatchRequest, MessageBatchRequest
 from proxy.inline.bedrock import ConverseRequest, InvokeRequest
 from proxy.inline.dialects import GeminiRequest, MessagesRequest, OllamaRequest
+from proxy.inline.files import FileRequest, boundary_of
 from proxy.inline.heads import HeadTexts, head_texts
-from proxy.inline.kept_histories import HistoryOwner, KeptHistories, KeptHistory
+from proxy.inline.keeper import HistoryKeeper
+from proxy.inline.kept_histories import (
+    HistoryOwner,
+    KeptHistories,
+    KeptHistory,
+    SurrogateConflictError,
+)
+from proxy.inline.kept_objects import KeptObject, is_within, kept_object
 from proxy.inline.lanes import FairLanes
 from proxy.inline.openai import (
     ChatRequest,
     CompletionRequest,
+    ConversationRequest,
     ResponsesRequest,
-    calls_and_end,
-    looked_up,
 )
 from proxy.inline.requests import (
     OTHER,
@@ -42,6 +50,9 @@ REQUESTS: tuple[type[WireRequest], ...] = (
     ChatRequest,
     CompletionRequest,
     ResponsesRequest,
+    ConversationRequest,
+    MessageBatchRequest,
+    BatchRequest,
     MessagesRequest,
     GeminiRequest,
     OllamaRequest,
@@ -49,6 +60,10 @@ REQUESTS: tuple[type[WireRequest], ...] = (
     InvokeRequest,
 )
 """In the order in which their paths are asked."""
+type Reads = Callable[[bytes], WireRequest]
+"""Takes the body of a request, and returns it as it is read."""
+_ATTEMPTS = 3
+"""Times that a request is looked into, where others add to its conversation meanwhile."""
 _HEAD, _BODY = '{"head":', ',"body":'
 _NOTHING_SAID = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE"})
 """Methods of requests without a body."""
@@ -105,7 +120,7 @@ class InlineTerms:
     """What cannot be read, or in time, goes on as it is; else it is refused."""
     seconds: float = 5.0
     histories: KeptHistories | None = None
-    """What surrogates stand for in responses that the provider keeps; None where nothing is kept."""
+    """What surrogates stand for in what the provider keeps; None where nothing is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +145,13 @@ class _Told(NamedTuple):
     head: HeadTexts | None
     before: KeptHistory
     """What was known of its conversation; its scope is that of this request."""
+    keep: HistoryKeeper | None
+    """What keeps it for others; None where nothing is kept."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing in it was replaced."""
+        return self.text.text == self.request.text
 
 
 def _joined(told: PseudonymisedText, before: KeptHistory) -> PseudonymisedText:
@@ -138,8 +160,8 @@ def _joined(told: PseudonymisedText, before: KeptHistory) -> PseudonymisedText:
     return told._replace(numbers=told.numbers.union(before.numbers), subjects=tuple(subjects))
 
 
-class _UnknownResponseError(Exception):
-    """A request goes on from a response that is not known."""
+class _UnknownHistoryError(Exception):
+    """A request goes on with something that its provider keeps and that is not known here."""
 
 
 class UnpseudonymisedError(Exception):
@@ -166,7 +188,7 @@ class RouteInline:
 
     def takes(
         self, route: str, method: bytes, path: bytes, fields: RawFields, asked: RawFields
-    ) -> type[WireRequest] | None:
+    ) -> Reads | None:
         """Return how a request is read; None where it goes on as it is.
 
         Raises:
@@ -176,7 +198,7 @@ class RouteInline:
         chunked = value_of(fields, b"transfer-encoding") is not None
         upgrade = (value_of(fields, b"upgrade") or b"").lower()
         can_be_read = not upgrade or is_for_responses(path, upgrade)
-        about = looked_up(method, path)
+        about = kept_object(method, path)
         says_nothing = method in _NOTHING_SAID or about is not None
         if says_nothing and length == b"0" and not chunked and can_be_read:
             if about is None and head_texts(path, fields, asked) is None:
@@ -185,8 +207,13 @@ class RouteInline:
         kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
         encoding = (value_of(fields, b"content-encoding") or b"identity").strip().lower()
         bare = path.partition(b"?")[0]
-        is_json = method == b"POST" and kind == b"application/json" and encoding == b"identity"
-        if is_json and b"/threads/" not in bare:  # OpenAI's threads have messages too
+        may_be_read = method == b"POST" and encoding == b"identity" and not is_within(bare)
+        if may_be_read and kind == b"multipart/form-data" and bare.endswith(FileRequest.ends):
+            whole = value_of(fields, b"content-type") or b""
+            return partial(FileRequest, boundary=boundary_of(whole))
+        if may_be_read and kind == b"application/json":
+            if about is not None and about.kind == "conversations":
+                return ConversationRequest
             for request in REQUESTS:
                 if bare.endswith(request.ends):
                     return request
@@ -195,13 +222,13 @@ class RouteInline:
 
     async def pseudonymise(
         self,
-        read: type[WireRequest],
+        read: Reads,
         body: bytes,
         *,
         head: HeadTexts | None,
         owner: HistoryOwner,
         session: bytes | None,
-        about: str | None = None,
+        about: KeptObject | None = None,
     ) -> PseudonymisedCall | None:
         """Return a request with surrogates in it; None where it goes on as it is.
 
@@ -211,49 +238,47 @@ class RouteInline:
             head: what its query and its headers say.
             owner: whose it is.
             session: that its client names.
-            about: the response that it looks up.
+            about: what its path names of what the provider keeps.
 
         Raises:
             UnpseudonymisedError: it must not go on.
         """
         terms, began = self._terms, time.monotonic()
-
-        def work(by: WirePseudonymizer) -> _Told:
-            left = began + terms.seconds - time.monotonic()
-            request = read(body)
-            if isinstance(request, BareRequest):
-                request.about = about
-            before = self._before(request, owner, session)
-            return self._work(by, request, head, owner.tenant, before, left)
-
+        inner: list[_Told] = []
         try:
-            looked = await asyncio.wait_for(
-                self._lanes.run(owner.tenant, len(body), work), terms.seconds
-            )
+            looked = await self._looked(read, body, head, owner, session, about)
+            requests = secrets.token_hex(16) if looked.request.inner else ""
+            for at, one in enumerate(looked.request.inner):
+                then = partial(self._keep_request, owner, requests, at)
+                inner.append(
+                    await self._looked(one.read, one.raw, None, owner, session, None, then)
+                )
         except TimeoutError:
             self._failed(owner.route, "slow", Reason.NOT_PSEUDONYMISED)
             return None
         except UnreadableRequestError:
             self._failed(owner.route, "unreadable", Reason.UNREADABLE)
             return None
-        except _UnknownResponseError:
+        except _UnknownHistoryError:
             self._failed(owner.route, "unknown_response", Reason.UNKNOWN_RESPONSE)
             return None
         except Exception:  # noqa: BLE001 - whatever it is, nothing vouches for this body
             self._failed(owner.route, "failed", Reason.NOT_PSEUDONYMISED)
             return None
-        request, told, says, before = looked
-        counters, issued = self._counters, len(told.issued) - len(before.values)
+        request, told, says, before, keep = looked
+        counters = self._counters
+        issued = sum(len(one.text.issued) - len(one.before.values) for one in (looked, *inner))
         changed = says if says != head else None
-        is_clean = changed is None and told.text == request.text
+        is_clean = changed is None and all(one.is_clean for one in (looked, *inner))
         counters.inline[owner.route, "clean" if is_clean else "replaced"] += 1
         counters.inline_seconds += time.monotonic() - began
-        keep = self._keeper(owner, looked) if request.is_kept() else None
         if not told.issued and keep is None:
             return None
         if issued:
             counters.inline_surrogates[owner.route, "issued"] += issued
-        body = told.text.encode()
+        body = request.written(told.text, [one.text.text.encode() for one in inner])
+        if keep is not None:
+            keep.requests = requests
         surrogates = CallSurrogates(
             request,
             IssuedSurrogates(told.issued, numbers=told.numbers),
@@ -261,34 +286,80 @@ class RouteInline:
             body,
             earned=before.earned,
             keep=keep,
+            requests=None if keep is None else keep.request_of(terms.to),
         )
         user = request.end_user()
         hidden = user is not None and any(value in user for value in told.issued.values())
-        if read is BareRequest:
-            body = b""
-        subjects = told.subjects if told.issued else None
+        named = dict.fromkeys(name for one in (looked, *inner) for name in one.text.subjects)
+        subjects = tuple(named) if told.issued or issued else None
         return PseudonymisedCall(body, changed, surrogates, subjects, user if hidden else None)
+
+    async def _looked(
+        self,
+        read: Reads,
+        body: bytes,
+        head: HeadTexts | None,
+        owner: HistoryOwner,
+        session: bytes | None,
+        about: KeptObject | None,
+        then: Callable[[_Told], None] | None = None,
+    ) -> _Told:
+        """Return a request that was looked into, once it was its turn; ``then`` is done in the thread."""
+        seconds, began = self._terms.seconds, time.monotonic()
+
+        def work(by: WirePseudonymizer) -> _Told:
+            left = began + seconds - time.monotonic()
+            for _ in range(_ATTEMPTS):
+                request = read(body)
+                request.about = about
+                before = self._before(request, owner, session)
+                looked = self._work(by, request, head, owner, before, left)
+                try:
+                    if looked.keep is not None and not looked.keep.sends():
+                        raise _UnknownHistoryError
+                except SurrogateConflictError:
+                    continue
+                if then is not None:
+                    then(looked)
+                return looked
+            raise SurrogateConflictError
+
+        return await asyncio.wait_for(self._lanes.run(owner.tenant, len(body), work), seconds)
+
+    def _keep_request(self, owner: HistoryOwner, requests: str, at: int, looked: _Told) -> None:
+        """Keep what a request within another one got, before they are sent."""
+        request, told, terms = looked.request, looked.text, self._terms
+        if terms.histories is None or not told.issued:
+            return
+        surrogates = CallSurrogates(
+            request,
+            IssuedSurrogates(told.issued, numbers=told.numbers),
+            terms.to,
+            told.text.encode(),
+            earned=looked.before.earned,
+        )
+        keeper = self._keeper_of(terms.histories, owner, request, told, looked.before)
+        keeper.keep_request(f"{requests}/{request.named(told.text) or at}", surrogates)
 
     def _work(
         self,
         by: WirePseudonymizer,
         request: WireRequest,
         head: HeadTexts | None,
-        tenant: str,
+        owner: HistoryOwner,
         before: KeptHistory,
         seconds: float,
     ) -> _Told:
         """Look into a request; called in a thread. What its head says is part of it."""
         request.calls = before.calls
-        key = scope_key(self._terms.key, tenant, *before.scope)
+        key, tenant = scope_key(self._terms.key, owner.tenant, *before.scope), owner.tenant
         put = partial(by.pseudonymise, tenant=tenant, key=key, seconds=seconds, known=before.values)
         said = request.said()
         if before.asked:
             said = [((), before.asked), *said]
         if head is None:
-            return _Told(
-                request, _joined(put(request.text, request.place, said), before), None, before
-            )
+            told = _joined(put(request.text, request.place, said), before)
+            return _Told(request, told, None, before, self._keeper(owner, request, told, before))
 
         def place(path: Path, kind: str, said: str) -> Path | None:
             if path[0] == "body" and len(path) > 1:
@@ -301,7 +372,34 @@ class RouteInline:
         told = _joined(put(whole, place, said), before)
         values, end = json.JSONDecoder().raw_decode(told.text, len(_HEAD))
         told = told._replace(text=told.text[end + len(_BODY) : -1])
-        return _Told(request, told, head.told(values), before)
+        keep = self._keeper(owner, request, told, before)
+        return _Told(request, told, head.told(values), before, keep)
+
+    def _keeper(
+        self,
+        owner: HistoryOwner,
+        request: WireRequest,
+        told: PseudonymisedText,
+        before: KeptHistory,
+    ) -> HistoryKeeper | None:
+        """Return what keeps a request's history; None where nobody can go on from its answer."""
+        histories = self._terms.histories
+        if histories is None or not request.is_kept():
+            return None
+        return self._keeper_of(histories, owner, request, told, before)
+
+    def _keeper_of(
+        self,
+        histories: KeptHistories,
+        owner: HistoryOwner,
+        request: WireRequest,
+        told: PseudonymisedText,
+        before: KeptHistory,
+    ) -> HistoryKeeper:
+        def lost() -> None:
+            self._counters.inline[owner.route, "history_lost"] += 1
+
+        return HistoryKeeper(histories, owner, request, told, before, lost)
 
     def _before(
         self, request: WireRequest, owner: HistoryOwner, session: bytes | None
@@ -309,57 +407,25 @@ class RouteInline:
         """Return what is known of a request's conversation, and the scope of its surrogates.
 
         Raises:
-            _UnknownResponseError: it goes on from a response that is not known.
+            _UnknownHistoryError: it goes on with something that is not known.
         """
         histories, named = self._terms.histories, request.goes_on_from()
-        if named is None:
-            return KeptHistory(self._scope(request, session))
-        before = None if histories is None else histories.find(owner, named)
+        if histories is None and isinstance(request, FileRequest | MessageBatchRequest):
+            raise UnreadableRequestError  # nobody could restore what comes of it
+        before = None if histories is None or named is None else histories.find(owner, named)
         if isinstance(request, BareRequest):
             request.before = before
-        elif before is None:
-            raise _UnknownResponseError
-        if before is None:  # it asks, and says nothing; its answer goes on as it is
-            return KeptHistory(self._scope(request, session))
-        if self._terms.scope == "conversation":
-            return before
-        return replace(before, scope=self._scope(request, session))
-
-    def _keeper(
-        self, owner: HistoryOwner, looked: _Told
-    ) -> Callable[[CallSurrogates, dict[str, Any]], None] | None:
-        """Return what keeps the history of a call's response; None where nothing is kept."""
-        histories = self._terms.histories
-        if histories is None:
-            return None
-        told, before, in_json = looked.text, looked.before, looked.request.wants_json()
-        # Who looks a response up makes nothing last longer, but for what it says that is new.
-        kept = before if isinstance(looked.request, BareRequest) else None
-
-        def keep(surrogates: CallSurrogates, response: dict[str, Any]) -> None:
-            nonlocal kept
-            if not isinstance(response.get("id"), str):
-                return
-            calls, asked = calls_and_end(response)
-            history = KeptHistory(
-                scope=before.scope,
-                values=told.issued,
-                numbers=tuple(sorted(told.numbers)),
-                subjects=told.subjects,
-                earned=surrogates.earned(),
-                calls={**before.calls, **calls},
-                asked=asked,
-                in_json=in_json,
-            )
-            if history == kept:
-                return
-            try:
-                histories.keep(owner, response["id"], history)
-            except (OSError, sqlite3.Error):  # the answer goes on; who goes on from it is refused
-                self._counters.inline[owner.route, "history_lost"] += 1
-            kept = history
-
-        return keep
+        elif named is not None and before is None:
+            raise _UnknownHistoryError
+        if before is None:  # one that asks, and says nothing, has an answer that goes on as it is
+            before = KeptHistory(self._scope(request, session))
+        elif self._terms.scope != "conversation":
+            before = replace(before, scope=self._scope(request, session))
+        for named in request.uses():
+            file = None if histories is None else histories.find(owner, named)
+            if file is not None:
+                before = before.with_file(file)
+        return before
 
     def _scope(self, request: WireRequest, session: bytes | None) -> tuple[str, ...]:
         """Return what narrows a tenant's scope down; every process that is asked says the same."""
@@ -370,6 +436,8 @@ class RouteInline:
                 return "session", session.decode("latin-1")
             case "conversation":
                 beginning = request.beginning().encode("utf-8", "surrogatepass")
+                if isinstance(request, ConversationRequest) and not beginning:
+                    return "conversation", secrets.token_hex(16)  # it begins with nobody's words
                 return "beginning", blake2b(beginning, digest_size=16).hexdigest()
         return ("tenant",)
 

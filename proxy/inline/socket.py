@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from proxy.inline.answers import CallSurrogates
-from proxy.inline.bodies import dumped
 from proxy.inline.events import ResponsesEvents
 from proxy.inline.kept_histories import HistoryOwner
 from proxy.inline.openai import SocketRequest
+from proxy.inline.pieces import dumped
 from proxy.inline.route import RouteInline, UnpseudonymisedError
 from proxy.responses import Reason, answer
 from trajectory.dialects.errors import Shape

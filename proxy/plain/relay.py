@@ -111,7 +111,14 @@ class ResponseRelay:
         if self.response is None:
             return False
         body = self.response.body
-        return body.ends_by_close or (body.chunked and not self._chunks)
+        return body.ends_by_close or (self._has_no_length and not self._chunks)
+
+    @property
+    def _has_no_length(self) -> bool:
+        """Whether nobody knows its length before its end, as its client gets it."""
+        in_flight, response = self._in_flight, self.response
+        changes = in_flight is not None and in_flight.changes_length
+        return changes or (response is not None and response.body.chunked)
 
     # From the upstream's connection.
 
@@ -187,7 +194,7 @@ class ResponseRelay:
         self._in_flight = in_flight = self._live.begin_response(response.status, response.fields)
         response.fields = in_flight.fields
         begun = self._live.has_begun_to_answer
-        self._chunks = begun or (response.body.chunked and self._request.version == "1.1")
+        self._chunks = begun or (self._has_no_length and self._request.version == "1.1")
         if not (in_flight.holds or begun):
             self._tail.append(self._head_of(response))
         if response.body.done:
@@ -199,7 +206,7 @@ class ResponseRelay:
         if length is None:
             if self._chunks:
                 length = messages.CHUNKED
-            elif not response.body.chunked:
+            elif not self._has_no_length:
                 # Of a response without a body the length is what the upstream says of it.
                 length = response.length
         return messages.write_response(response.status, response.reason, response.fields, length)

@@ -1,15 +1,23 @@
 """Histories of responses that providers keep: for their own client key alone, sealed, and not for long."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from proxy.inline.kept_histories import HistoryOwner, KeptHistories, KeptHistory
+from proxy.inline.kept_histories import (
+    HistoryOwner,
+    KeptHistories,
+    KeptHistory,
+    LongHistoryError,
+    SurrogateConflictError,
+    _read,
+)
 
 OWNER = HistoryOwner("acme", "key-1", "model")
 KEPT = KeptHistory(
@@ -106,8 +114,62 @@ def test_it_is_gone_when_its_time_is_over(tmp_path: Path, opened: Opens) -> None
 
 def test_one_without_end_is_not_kept(tmp_path: Path, opened: Opens) -> None:
     histories = opened(tmp_path / "histories.sqlite")
-    histories.keep(OWNER, "resp_1", replace(KEPT, asked="x" * 2**20))
+    with pytest.raises(LongHistoryError):
+        histories.keep(OWNER, "resp_1", replace(KEPT, asked="x" * 2**20))
     assert histories.find(OWNER, "resp_1") is None
+    histories.keep(OWNER, "conv_1", KEPT)
+    with pytest.raises(LongHistoryError):
+        histories.merge(OWNER, "conv_1", replace(KEPT, asked="x" * 2**20))
+    assert histories.find(OWNER, "conv_1") == KEPT
+
+
+def test_writers_of_a_conversation_add_to_it_and_begin_none(tmp_path: Path, opened: Opens) -> None:
+    path = tmp_path / "histories.sqlite"
+    one, other = opened(path), opened(path)
+    assert not one.merge(OWNER, "conv_1", KEPT)
+    assert one.find(OWNER, "conv_1") is None
+    one.keep(OWNER, "conv_1", KeptHistory(scope=("session", "s")))
+    names = [f"EMAIL_{number}" for number in range(40)]
+
+    def add(name: str) -> None:
+        (one, other)[int(name[-1]) % 2].merge(
+            OWNER, "conv_1", KeptHistory(values={name: f"{name}@x.org"}, earned={"t": (name,)})
+        )
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(add, names))
+    found = opened(path).find(OWNER, "conv_1")
+    assert found is not None
+    assert found.scope == ("session", "s")
+    assert found.values == {name: f"{name}@x.org" for name in names}
+    assert found.earned == {"t": tuple(sorted(names))}
+    with pytest.raises(SurrogateConflictError):
+        other.merge(OWNER, "conv_1", KeptHistory(values={names[0]: "somebody@else.org"}))
+    assert one.find(OWNER, "conv_1") == found  # and nobody's lock is left
+    one.merge(OWNER, "conv_1", KeptHistory(asked="Who?"))
+    again = other.find(OWNER, "conv_1")
+    assert again is not None
+    assert (again.asked, again.values) == ("Who?", found.values)
+    other.drop(OWNER, "conv_1")
+    assert one.find(OWNER, "conv_1") is None
+
+
+def test_what_a_version_before_kept_is_read(tmp_path: Path, opened: Opens) -> None:
+    histories = opened(tmp_path / "histories.sqlite")
+    histories.keep(OWNER, "resp_1", KEPT)
+    later = {"conversation", "requests", "is_answers"}
+    before = {name: one for name, one in asdict(KEPT).items() if name not in later}
+    assert _read(json.loads(json.dumps(before))) == KEPT
+
+
+def test_what_is_answered_late_is_kept_longer(tmp_path: Path, opened: Opens) -> None:
+    clock = Clock()
+    histories = opened(tmp_path / "histories.sqlite", clock=clock)
+    histories.keep(OWNER, "batch_1", KEPT, longer=10)
+    clock.now = 69
+    assert histories.find(OWNER, "batch_1") == KEPT
+    clock.now = 70
+    assert histories.find(OWNER, "batch_1") is None
 
 
 def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path, opened: Opens) -> None:

@@ -1,0 +1,138 @@
+"""What files and batches hold, on its way back: a line at a time, however long it is."""
+
+import json
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+from typing import Protocol
+
+from proxy.inline.answers import CallSurrogates
+from proxy.inline.pieces import OpenPieces, dumped
+from proxy.inline.requests import is_json
+from proxy.inline.restorer import TextRestorer
+
+_LITERAL = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
+_LINE = re.compile(rb"\n")
+
+
+class BodyRestorer(Protocol):
+    """Restores a body that comes in pieces."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take a piece; return what can go on."""
+        ...
+
+    def close(self) -> bytes:
+        """Return what is left at the end."""
+        ...
+
+
+class FileTextRestorer:
+    """Restores a text that its client has uploaded."""
+
+    def __init__(self, surrogates: CallSurrogates) -> None:
+        """Restore what was issued for it."""
+        self._surrogates = surrogates
+        self._restorer = TextRestorer(surrogates.issued)
+        self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what can go on of a piece."""
+        told = self._restorer.feed(self._decoder.decode(data))
+        return told.encode("utf-8", "surrogateescape")
+
+    def close(self) -> bytes:
+        """Return what is left."""
+        told = self._restorer.feed(self._decoder.decode(b"", final=True)) + self._restorer.close()
+        self._surrogates.count(self._restorer)
+        return told.encode("utf-8", "surrogateescape")
+
+
+class FileLineRestorer:
+    """Restores lines: those of JSON that a client has uploaded, and answers to its requests."""
+
+    def __init__(self, line: Callable[[int, bytes], bytes]) -> None:
+        """Restore each line by what ``line`` makes of its number and itself; empty ones do not count."""
+        self._line = line
+        self._open = OpenPieces(_LINE)
+        self._count = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Return all lines that ``data`` completes."""
+        return b"".join(map(self._next, self._open.feed(data)))
+
+    def close(self) -> bytes:
+        """Return the last line, where it has no end."""
+        left = self._open.left()
+        return self._next(left) if left else b""
+
+    def _next(self, line: bytes) -> bytes:
+        if not line.strip():
+            return line
+        self._count += 1
+        return self._line(self._count - 1, line)
+
+
+def content_restorer(surrogates: CallSurrogates) -> BodyRestorer | None:
+    """Return what restores what a file or a batch holds; None where nothing of it is known."""
+    known = surrogates.looked_up
+    if known is None:
+        return None
+    if not known.requests:
+        if not known.in_json:
+            return FileTextRestorer(surrogates)
+        return FileLineRestorer(lambda _, line: _own_line(line, surrogates))
+    restore = _answer_line if known.is_answers else _own_line
+
+    def line_of(number: int, line: bytes) -> bytes:
+        request = surrogates.request(_name(line) or str(number))
+        if request is None:
+            return line
+        told = restore(line, request)
+        surrogates.add(request)
+        return told
+
+    return FileLineRestorer(line_of)
+
+
+def _answer_line(line: bytes, surrogates: CallSurrogates) -> bytes:
+    """Return a line with an answer, as the client of its request gets it."""
+    try:
+        value = json.loads(line)
+        told = surrogates.value(value)
+    except (ValueError, RecursionError):
+        return line
+    return line if told == value else dumped(told) + line[len(line.rstrip(b"\r\n")) :]
+
+
+def _name(line: bytes) -> str:
+    """Return what a line is known by; nothing where it has no name."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    named = value.get("custom_id") if isinstance(value, dict) else None
+    return named if isinstance(named, str) else ""
+
+
+def _own_line(line: bytes, surrogates: CallSurrogates) -> bytes:
+    """Return a line of JSON as its client wrote it, byte for byte but for escapes."""
+    try:
+        return _own_json(line.decode(), surrogates).encode("utf-8", "surrogatepass")
+    except (UnicodeDecodeError, RecursionError):
+        return line
+
+
+def _own_json(text: str, surrogates: CallSurrogates) -> str:
+    """Return JSON with its literals, and those of JSON within them, as their client wrote them."""
+    issued = surrogates.issued
+
+    def literal(found: re.Match[str]) -> str:
+        raw = found[0]
+        said = json.loads(raw)
+        if said in issued.numbers and said in issued.values:
+            return issued.values[said]
+        told = _own_json(said, surrogates) if is_json(said) else surrogates.text(said)
+        return raw if told == said else json.dumps(told, ensure_ascii=False)
+
+    return _LITERAL.sub(literal, text)

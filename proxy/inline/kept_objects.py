@@ -1,0 +1,52 @@
+"""What providers keep for their clients, as the paths of requests name it."""
+
+import re
+from typing import NamedTuple
+
+_METHODS: dict[tuple[bytes, bytes], tuple[bytes, ...]] = {
+    (b"responses", b""): (b"GET", b"DELETE"),
+    (b"responses", b"input_items"): (b"GET",),
+    (b"responses", b"cancel"): (b"POST",),
+    (b"conversations", b""): (b"GET", b"POST", b"DELETE"),
+    (b"conversations", b"items"): (b"GET", b"POST", b"DELETE"),
+    (b"files", b""): (b"GET", b"DELETE"),
+    (b"files", b"content"): (b"GET",),
+    (b"batches", b""): (b"GET", b"DELETE"),
+    (b"batches", b"cancel"): (b"POST",),
+    (b"batches", b"results"): (b"GET",),
+}
+"""Methods of requests about each part of each kind."""
+_ID = rb"[A-Za-z0-9_-]{1,200}"
+_KINDS, _PARTS = (b"|".join(sorted({*one} - {b""})) for one in zip(*_METHODS, strict=True))
+_PATH = re.compile(
+    rb"/(?P<kind>%s)/(?P<id>%s)(?:/(?P<part>%s)(?P<one>/%s)?)?$" % (_KINDS, _ID, _PARTS, _ID)
+)
+_WITHIN = re.compile(rb"/(?:vector_stores|containers|threads)/")
+"""Where others than the provider's files stand under such names."""
+
+
+class KeptObject(NamedTuple):
+    """An object that a provider keeps, and the part of it that a request is about."""
+
+    kind: str
+    """responses | conversations | files | batches"""
+    id: str
+    part: str
+    """Empty for the object itself."""
+
+
+def kept_object(method: bytes, path: bytes) -> KeptObject | None:
+    """Return what a request is about; None where it is about nothing that a provider keeps."""
+    bare = path.partition(b"?")[0]
+    found = _PATH.search(bare)
+    if found is None or is_within(bare):
+        return None
+    kind, part = found["kind"], found["part"] or b""
+    if method not in _METHODS.get((kind, part), ()) or (found["one"] and part != b"items"):
+        return None
+    return KeptObject(kind.decode(), found["id"].decode(), part.decode())
+
+
+def is_within(path: bytes) -> bool:
+    """Tell whether a path is about something within what others keep files and messages for."""
+    return _WITHIN.search(path) is not None

@@ -197,10 +197,10 @@ class CallSurrogates:
         return out
 
     def _is_json(self, text: str) -> bool:
-        """Whether a text of the answer is JSON; of what is looked up each text tells by itself."""
-        if not (self.in_json and isinstance(self._request, BareRequest)):
-            return self.in_json
-        return is_json(text)
+        """Whether a text of the answer is JSON; where many have said something, each tells by itself."""
+        if isinstance(self._request, BareRequest) and self._request.asks_for_items:
+            return is_json(text)
+        return self.in_json
 
     def _called(
         self, called: dict[str, Any], may: IssuedSurrogates | None = None

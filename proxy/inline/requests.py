@@ -232,10 +232,13 @@ class BareRequest(WireRequest):
         return b""
 
     def wants_json(self) -> bool:
+        return self.asks_for_items or (self.before is not None and self.before.in_json)
+
+    @property
+    def asks_for_items(self) -> bool:
+        """Whether it asks for what several have said, some of it in JSON."""
         about = self.about
-        if about is not None and about.kind == "conversations":
-            return True  # of what is looked up each text tells by itself
-        return self.before is not None and self.before.in_json
+        return about is not None and (about.kind == "conversations" or about.part == "input_items")
 
     def _reads(self, value: dict[str, Any]) -> bool:  # noqa: ARG002
         return True

@@ -30,7 +30,7 @@ from proxy.guard.rules import Ruling
 from proxy.heads import value_of, with_header
 from proxy.inline.heads import HeadTexts, head_texts
 from proxy.inline.kept_histories import HistoryOwner
-from proxy.inline.kept_objects import kept_object
+from proxy.inline.kept_objects import from_the_start, kept_object
 from proxy.inline.openai import ResponsesRequest
 from proxy.inline.route import (
     PseudonymisedCall,
@@ -412,6 +412,7 @@ class InFlight:
                 return body
             self._subjects = self._call.subjects
             self._put_head(self._call.head)
+            self._ask_from_the_start()
             if self._level is not None and self._services.recording is not None:
                 self._record(self._services.recording, *self._level)  # nothing was written yet
             self._header(b"transfer-encoding", None)
@@ -552,6 +553,12 @@ class InFlight:
         self.path = head.path(admitted.path)
         self.admitted = admitted._replace(rewritten=RewrittenHeaders(sent, kept), path=self.path)
 
+    def _ask_from_the_start(self) -> None:
+        """Ask for all of a stream that is restored: no surrogate of it is cut."""
+        if self._call is not None and self._call.surrogates.after is not None:
+            self.path = from_the_start(self.path)
+            self.admitted = self.admitted._replace(path=self.path)
+
     def request_whole(self, body: bytes) -> bytes:
         """Return the body of a buffered request as it goes upstream."""
         self._read = True
@@ -652,6 +659,7 @@ class InFlight:
             self.admitted = admitted
             self.fields, self.path = admitted.rewritten.sent, admitted.path
             self._put_head(None if self._call is None else self._call.head)
+            self._ask_from_the_start()
             for name, value in [*self._set.items()]:
                 self._header(name, value)
             if self._level is not None and services.recording is not None:

@@ -81,6 +81,12 @@ class CallSurrogates:
         """What is known of what the request asks for, and its provider keeps."""
         return self._request.before if isinstance(self._request, BareRequest) else None
 
+    @property
+    def after(self) -> int | None:
+        """The number of the event behind which the request wants a stream; None for all of it."""
+        about = self._request.about
+        return None if about is None else about.after
+
     def request(self, name: str) -> "CallSurrogates | None":
         """Return the surrogates of a request in what is looked up; None where it is not known."""
         return None if self._requests is None else self._requests(name)

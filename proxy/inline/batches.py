@@ -194,13 +194,15 @@ def _requests(text: str) -> tuple[list[tuple[int, int]], int]:
 def _list(text: str, at: int, found: list[tuple[int, int]]) -> int:
     """Add where each value of a list stands; return where the list ends."""
     at = _space(text, _behind(text, at, "["))
-    while text[at : at + 1] != "]":
+    if text[at : at + 1] == "]":
+        return at + 1
+    while True:
         _, end = _DECODER.raw_decode(text, at)
         found.append((at, end))
         at = _space(text, end)
-        if text[at : at + 1] != "]":
-            at = _space(text, _behind(text, at, ","))
-    return at + 1
+        if text[at : at + 1] == "]":
+            return at + 1
+        at = _space(text, _behind(text, at, ","))
 
 
 def _space(text: str, at: int) -> int:

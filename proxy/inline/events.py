@@ -253,7 +253,11 @@ class MessagesEvents(AnswerEvents):
 
 
 class ResponsesEvents(AnswerEvents):
-    """Events of responses; those that are added take numbers, and the ones behind them move up."""
+    """Events of responses; those that are added take numbers, and the ones behind them move up.
+
+    Who wants them behind a number gets those that are behind it as its client counts them: all are read,
+    for a surrogate may have begun before it.
+    """
 
     named = True
     _JSON = ("response.function_call_arguments", "response.mcp_call_arguments")
@@ -263,15 +267,18 @@ class ResponsesEvents(AnswerEvents):
         self._added = 0
 
     def take(self, event: Event) -> list[Event]:
-        told = self._take(event)
+        told, after = self._take(event), self._surrogates.after
         number = event.get("sequence_number")
-        if not isinstance(number, int) or (len(told) == 1 and not self._added):
+        if not isinstance(number, int):
             return told
-        numbered = [
-            {**one, "sequence_number": number + self._added + at} for at, one in enumerate(told)
-        ]
-        self._added += len(told) - 1
-        return numbered
+        if len(told) > 1 or self._added:
+            told = [
+                {**one, "sequence_number": number + self._added + at} for at, one in enumerate(told)
+            ]
+            self._added += len(told) - 1
+        if after is None:
+            return told
+        return [one for one in told if one["sequence_number"] > after]
 
     def _take(self, event: Event) -> list[Event]:
         if isinstance(event.get("response"), dict):

@@ -95,7 +95,7 @@ class HistoryKeeper:
         if not isinstance(named, str):
             return
         if answer.get("deleted") is True or answer.get("type") == "message_batch_deleted":
-            if about is not None and about == (about.kind, named, ""):
+            if about is not None and (about.id, about.part) == (named, ""):
                 self.histories.drop(self.owner, named)
         elif answer.get("object") == "response":
             self._keep_response(surrogates, named, answer)

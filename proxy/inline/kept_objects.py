@@ -21,6 +21,7 @@ _KINDS, _PARTS = (b"|".join(sorted({*one} - {b""})) for one in zip(*_METHODS, st
 _PATH = re.compile(
     rb"/(?P<kind>%s)/(?P<id>%s)(?:/(?P<part>%s)(?P<one>/%s)?)?$" % (_KINDS, _ID, _PARTS, _ID)
 )
+_AFTER = re.compile(rb"(?<![^&])starting_after=([0-9]{1,9})(?![^&])")
 _WITHIN = re.compile(rb"/(?:vector_stores|containers|threads)/")
 """Where others than the provider's files stand under such names."""
 
@@ -33,18 +34,29 @@ class KeptObject(NamedTuple):
     id: str
     part: str
     """Empty for the object itself."""
+    after: int | None = None
+    """The number of the event behind which a stream of it is wanted; None for all of it."""
 
 
 def kept_object(method: bytes, path: bytes) -> KeptObject | None:
     """Return what a request is about; None where it is about nothing that a provider keeps."""
-    bare = path.partition(b"?")[0]
+    bare, _, query = path.partition(b"?")
     found = _PATH.search(bare)
     if found is None or is_within(bare):
         return None
     kind, part = found["kind"], found["part"] or b""
     if method not in _METHODS.get((kind, part), ()) or (found["one"] and part != b"items"):
         return None
-    return KeptObject(kind.decode(), found["id"].decode(), part.decode())
+    named = _AFTER.search(query) if kind == b"responses" and not part else None
+    after = None if named is None else int(named[1])
+    return KeptObject(kind.decode(), found["id"].decode(), part.decode(), after)
+
+
+def from_the_start(path: bytes) -> bytes:
+    """Return the path of a request for a stream that is wanted behind an event, for all of it."""
+    bare, mark, query = path.partition(b"?")
+    asked = [one for one in query.split(b"&") if not _AFTER.fullmatch(one)]
+    return bare + (mark + b"&".join(asked) if asked else b"")
 
 
 def is_within(path: bytes) -> bool:

@@ -259,6 +259,19 @@ def test_an_answer_that_is_fetched_later_is_restored_for_the_key_that_asked(
         assert client.responses.cancel(asked.id).output_text == SAID
 
 
+def test_a_stream_that_is_taken_up_again_goes_on_behind_each_event(scene: Scene) -> None:
+    """A surrogate may have begun before the event: who goes on behind it gets the rest of the value."""
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        named = client.responses.create(model="m", input=SAID, background=True).id
+        whole = [one.to_dict() for one in client.responses.retrieve(named, stream=True)]
+        assert [one["sequence_number"] for one in whole] == [*range(len(whole))]
+        for after in range(0, len(whole), 4):
+            rest = client.responses.retrieve(named, stream=True, starting_after=after)
+            assert [one.to_dict() for one in rest] == whole[after + 1 :]
+        assert "starting_after" not in scene.upstream.seen[-1].target
+        assert "stream=true" in scene.upstream.seen[-1].target
+
+
 def test_another_key_gets_surrogates_and_cannot_go_on(scene: Scene) -> None:
     with scene.gateway() as gateway:
         with client_of(gateway) as client:

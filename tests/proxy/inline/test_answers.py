@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.inline.answers import CallSurrogates
-from proxy.inline.bodies import LONGEST, restored_stream, restorer_of, whole_json
+from proxy.inline.bodies import restored_stream, restorer_of, whole_json
 from proxy.inline.dialects import MessagesRequest
 from proxy.inline.openai import ChatRequest, ResponsesRequest
+from proxy.inline.pieces import LONGEST
 from proxy.inline.requests import WireRequest
 from proxy.inline.restorer import IssuedSurrogates
 from tests.support.echo import echo

@@ -177,6 +177,7 @@ class ResponseInFlight:
         streams = length < 0 or (length > _HELD_BYTES and is_content(self._admitted.path))
         if not is_encoded(encoding) and not self.holds and streams:
             self.changes_length = length >= 0
+            self._is_joined = True  # where a judge holds it back after all
             self.tee = restored_stream(self.tee, restorer, self._services.fault)
             return tuple([each for each in fields if each[0].lower() != b"content-length"])
         self.holds = True

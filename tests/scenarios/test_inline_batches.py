@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -14,6 +15,7 @@ from governance.redact.pseudonym import subject_id
 from headrace.app.inline import InlineSetup
 from proxy.inline.kept_histories import HistoryOwner, KeptHistories
 from tests.proxy.gateway_process import GatewayProcess
+from tests.support.guard import GuardSetup
 from tests.support.inline import inline_setup
 from tests.support.keeping_provider import KeepingProvider
 from tests.support.upstream import Upstream
@@ -282,3 +284,22 @@ def test_erasing_a_person_takes_what_is_kept_of_their_requests(scene: Scene) -> 
         text = client.files.content(file.id).text
     assert mail not in text
     assert OTHER in text
+
+
+@pytest.mark.parametrize("listener", ["plain", "mitmproxy"])
+def test_a_judge_of_answers_holds_a_file_back_and_it_comes_back(
+    tmp_path: Path, listener: str
+) -> None:
+    """No tool call can be read in it; where policy lets it pass, it passes with its values."""
+    setup = inline_setup(tmp_path / "policy", routes=["model"], budget_ms=60_000)
+    rules = {"on_failure": "pass"}
+    guard = GuardSetup(tmp_path / "approvals.sqlite", rules, (), answers=("model",))
+    content = b"\n".join([*(line(f"n-{at}", "x" * 60_000) for at in range(20)), line("last", SAID)])
+    with Upstream(KeepingProvider()) as upstream:
+        routes = [{"name": "model", "upstream": upstream.url}]
+        settings = {"routes": routes, "listener": listener}
+        with GatewayProcess(tmp_path, settings, inline=setup, guard=guard) as gateway:
+            url = f"{gateway.url}/model/v1"
+            with openai.OpenAI(base_url=url, api_key=gateway.key, max_retries=0) as client:
+                file = uploaded(client, content, "batch")
+                assert client.files.content(file.id).content == content

@@ -109,6 +109,8 @@ class _Demo:
         self._house = house
         self._stage = house.stage
         self._fleets = fleets(options)
+        self._exact = ("openai",) if options.provider == "practice" else ()
+        """Routes whose engine gives its tokens; its prompts get surrogates, so that these stay exact."""
         self.result = Result(options.seed)
 
     def open_the_house(self) -> None:
@@ -121,7 +123,11 @@ class _Demo:
             "where the processor has no bfloat16"
         )
         with story.waiting("the base model learns, then everything starts"):
-            self._house.open(self._options.home / "practice")
+            self._house.open(
+                self._options.home / "practice",
+                capture=dict.fromkeys(self._exact, "tokens"),
+                inline=self._exact,
+            )
         story.say(
             f"gateway on port {self._house.ports.gateway}, intercepting proxy on {self._house.ports.forward}, "
             f"provider on {self._house.ports.provider} (HTTPS {self._house.ports.provider_tls})"
@@ -154,13 +160,20 @@ class _Demo:
         self._story.table(rows)
         seen = self._house.sql(
             "select sum(context_keep + len(context_message_ids) + (output_message_id is not null)::int)::bigint as n, "
-            "(select count(*) from messages) as kept from steps"
+            "(select count(*) from messages) as kept, (select count(*) from tokens where "
+            "prompt_token_ids is not null and token_fidelity in ('exact', 'pseudonymised_inline')) as exact from steps"
         )[0]
         self._story.say(
             f"agents resend their history with each call: {seen['n']:,} messages seen, "
             f"{seen['kept']:,} stored; answers that were lost on the way and asked for again "
             "are left out as [bold]duplicate[/]"
         )
+        if self._exact:
+            self.result.exact_tokens = seen["exact"]
+            self._story.say(
+                f"on the route [bold]{self._exact[0]}[/] the provider got surrogates in the place of personal "
+                f"data, and nothing had to be cut later: {seen['exact']:,} steps keep the engine's exact tokens"
+            )
         self._show_one_message()
 
     def _show_one_message(self) -> None:

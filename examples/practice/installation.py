@@ -49,13 +49,19 @@ class Installation:
         self._cast = Cast(stage, ports, seed=seed, provider=provider, model=model)
 
     def open(
-        self, models: Path, *, capture: Mapping[str, str] | None = None, steps: int = STEPS
+        self,
+        models: Path,
+        *,
+        capture: Mapping[str, str] | None = None,
+        inline: Sequence[str] = (),
+        steps: int = STEPS,
     ) -> None:
         """Make the base model (kept in ``models``), and start everything.
 
         Args:
             models: folder of base models that were made before.
             capture: route → capture level, where it is not the default.
+            inline: routes whose provider gets surrogates in the place of personal data.
             steps: how long the base model is trained.
         """
         make = ["-m", "examples.practice.model", "--folder", str(models), "--quiet"]
@@ -68,6 +74,7 @@ class Installation:
             provider=self._provider,
             provider_ca=certificate / "ca.pem",
             capture=capture or {},
+            inline=inline,
         )
         self.stage.headrace("train", "adopt", made.output.strip())
         self._start(certificate)

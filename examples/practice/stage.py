@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import httpx
 import yaml
 
 from examples.practice.provider import KEY_VARIABLE
+from governance.policy.bundle import SHIPPED
 from trajectory.child_process import free_port
 from trajectory.errors import WorkError
 
@@ -162,10 +164,12 @@ def write_settings(
     provider: str,
     provider_ca: Path,
     capture: Mapping[str, str],
+    inline: Sequence[str],
 ) -> None:
     """Write ``headrace.yaml`` of the demo: routes, interception, and who is trusted upstream.
 
-    ``capture`` says of some routes how much of an exchange is kept (``tokens``).
+    ``capture`` says of some routes how much of an exchange is kept (``tokens``). ``inline`` names routes whose
+    provider gets surrogates: their policy is the default one with this said in a copy.
     """
     local = f"http://127.0.0.1:{ports.provider}"
     routes: list[dict[str, Any]] = []
@@ -193,9 +197,28 @@ def write_settings(
     if provider == "practice":
         gateway["upstream_ca"] = str(provider_ca)
         gateway["intercept_hosts"] = ["localhost"]
-    settings = {"gateway": gateway, "train": {"model": MODEL}, "console": {"enabled": False}}
+    settings: dict[str, Any] = {
+        "gateway": gateway,
+        "train": {"model": MODEL},
+        "console": {"enabled": False},
+    }
+    if inline:
+        settings["policy"] = {"bundle": str(_policy(home / "policy", inline))}
     (home / "headrace.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
+
+def _policy(folder: Path, inline: Sequence[str]) -> Path:
+    """Write a copy of the default policy that replaces personal data on some routes before it is sent."""
+    shutil.copytree(SHIPPED / "default", folder)
+    path = folder / "redaction.yaml"
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document["spec"]["inline"] = {"routes": list(inline), "budget_ms": _PATIENT_MS}
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return folder
+
+
+_PATIENT_MS = 60_000
+"""A demo runs on machines that do much else; a request that waits is better than one that is refused."""
 
 _PROVIDERS = (
     ("openai", "https://api.openai.com", "OPENAI_API_KEY", "authorization"),

@@ -31,6 +31,8 @@ class Result:
     planted_found_at_rest: int = 0
     files_scanned: int = 0
     bytes_scanned: int = 0
+    exact_tokens: int | None = None
+    """Steps whose prompt and answer the lake keeps as the engine's own token ids; None: it gives none."""
     success_before: float = 0.0
     success_before_ci: tuple[float, float] = (0.0, 0.0)
     success_after: float = 0.0
@@ -53,6 +55,7 @@ class Result:
             f"{self.stored_duplicates} rows are doubled": self.stored_duplicates == 0,
             f"{self.planted_found_at_rest} planted values rest in clear": self.planted_found_at_rest
             == 0,
+            "the lake has no exact tokens": self.exact_tokens != 0,
             "the candidate is not shown to be better than its base": self.success_gain_ci_low > 0,
             "no model was promoted": self.promoted is not None,
             "fresh sessions do not succeed more often than before": self.fresh_success
@@ -134,6 +137,11 @@ class Story:
 
 def _lines(result: Result) -> list[tuple[str, str]]:
     before, after = result.success_before_ci, result.success_after_ci
+    exact = (
+        []
+        if result.exact_tokens is None
+        else [("steps with the engine's exact tokens", f"{result.exact_tokens:,}")]
+    )
     control = [] if result.control_ci is None else [_control(result, result.control_ci)]
     lines = [
         ("exchanges sent by the agents", f"{result.exchanges_sent:,}"),
@@ -149,6 +157,7 @@ def _lines(result: Result) -> list[tuple[str, str]]:
             f"found at rest in {result.files_scanned:,} files ({result.bytes_scanned / 1e6:,.0f} MB)",
             f"{result.planted_found_at_rest:,}",
         ),
+        *exact,
         (
             "held-out tasks, base model",
             f"{result.success_before:.0%}  [{before[0]:.0%}, {before[1]:.0%}]",

@@ -159,10 +159,20 @@ def _behind(text: str, label: str, at: int) -> Iterator[Field]:
     of_people = "PERSON" in _told_by(label)
     for _ in range(_MOST_NAMES):
         more = (_MORE if of_people else _NEXT).match(text, end)
-        if more is None or (of_people and not _is_somebody(more["value"], sure=False)):
+        if more is None:
+            return
+        goes_on = (
+            _is_somebody(more["value"], sure=False) if of_people else not _is_said(more["value"])
+        )
+        if not goes_on:
             return
         yield from _field(text, label, more.start("value"), more["value"])
         end = more.end()
+
+
+def _is_said(value: str) -> bool:
+    """Whether a sentence goes on there, instead of a list of values."""
+    return sum(is_plain(word.lower()) for word in _WORDS.split(value)) > 1
 
 
 def _below(text: str) -> Iterator[Field]:

@@ -62,3 +62,8 @@ def test_places_are_those_of_the_text() -> None:
     given = "x; passenger: Quillon Wrasp\nage -> 67"
     found = [(one.key, given[one.start :][: len(one.value)]) for one in fields(given)]
     assert found == [("full_name", "Quillon Wrasp"), ("age", "67")]
+
+
+@pytest.mark.parametrize("label", ["DOB: 03/04/1931", "Passport: YB4471902", "MRN: 4411223"])
+def test_a_sentence_behind_a_value_is_no_further_value(label: str) -> None:
+    assert "the man has 44 spare keys" in text(f"{label}, and the man has 44 spare keys")

@@ -12,6 +12,7 @@ from proxy.inline.requests import (
     OTHER,
     InnerRequest,
     Path,
+    RequestWithoutConversation,
     UnreadableRequestError,
     WireRequest,
 )
@@ -99,7 +100,7 @@ class BatchedMessage(NamedRequest):
         return MessagesRequest
 
 
-class BatchRequest(WireRequest):
+class BatchRequest(RequestWithoutConversation):
     """OpenAI's batch, of the requests in a file."""
 
     ends = (b"/batches",)
@@ -110,12 +111,6 @@ class BatchRequest(WireRequest):
     def _place(self, path: Path, kind: str, said: str) -> Path | None:  # noqa: ARG002
         return OTHER + path if path[0] == "metadata" else None
 
-    def messages(self) -> Iterator[tuple[str, Path, str]]:
-        yield from ()
-
-    def results(self) -> Iterator[tuple[str, Any]]:
-        yield from ()
-
     def is_kept(self) -> bool:
         return True
 
@@ -123,7 +118,7 @@ class BatchRequest(WireRequest):
         return frozenset({self.value["input_file_id"]})
 
 
-class MessageBatchRequest(WireRequest):
+class MessageBatchRequest(RequestWithoutConversation):
     """Anthropic's batch, whose requests are in its body; what is read as one is the rest."""
 
     ends = (b"/messages/batches",)
@@ -146,12 +141,6 @@ class MessageBatchRequest(WireRequest):
 
     def _place(self, path: Path, kind: str, said: str) -> Path | None:  # noqa: ARG002
         return None
-
-    def messages(self) -> Iterator[tuple[str, Path, str]]:
-        yield from ()
-
-    def results(self) -> Iterator[tuple[str, Any]]:
-        yield from ()
 
     def is_kept(self) -> bool:
         return True

@@ -211,7 +211,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-class BareRequest(WireRequest):
+class RequestWithoutConversation(WireRequest):
+    """A request about something that a provider keeps: nobody says anything in it, no tool has answered."""
+
+    def messages(self) -> Iterator[tuple[str, Path, str]]:
+        yield from ()
+
+    def results(self) -> Iterator[tuple[str, Any]]:
+        yield from ()
+
+
+class BareRequest(RequestWithoutConversation):
     """A request without a body; it may ask for an answer that its provider keeps."""
 
     ends = ()
@@ -245,12 +255,6 @@ class BareRequest(WireRequest):
 
     def _place(self, path: Path, kind: str, said: str) -> Path | None:  # noqa: ARG002
         return None
-
-    def messages(self) -> Iterator[tuple[str, Path, str]]:
-        yield from ()
-
-    def results(self) -> Iterator[tuple[str, Any]]:
-        yield from ()
 
 
 def _definitions(tools: Any) -> Iterator[dict[str, Any]]:

@@ -128,18 +128,20 @@ def read_request(
 
 
 def _check_head(fields: RawFields) -> None:
-    said = [name.lower() for name, _ in fields]
-    if any(said.count(name) > 1 for name in (b"content-encoding", b"content-type")):
-        raise UnreadableCallError("a header twice")
-    encoding = value_of(fields, b"content-encoding")
-    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+    said: dict[bytes, bytes] = {}
+    for name, value in fields:
+        name = name.lower()
+        if name in said and name in (b"content-encoding", b"content-type"):
+            raise UnreadableCallError("a header twice")
+        said.setdefault(name, value)
+    if said.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
         raise UnreadableCallError("a compressed body")
-    kind = (value_of(fields, b"content-type") or b"").lower()
+    kind = said.get(b"content-type", b"").lower()
     if b"charset" in kind and not re.search(rb"charset\s*=\s*\"?utf-?8\b", kind):
         raise UnreadableCallError("another charset")
-    if value_of(fields, b"upgrade") is not None:
+    if b"upgrade" in said:
         raise UnreadableCallError("another protocol")
-    if any(value_of(fields, name) is not None for name in _OVERRIDES):
+    if not said.keys().isdisjoint(_OVERRIDES):
         raise UnreadableCallError("another method in a header")
 
 

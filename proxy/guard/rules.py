@@ -118,7 +118,7 @@ class ActionRule:
             return False
         if self.ruling is Ruling.ALLOW:
             return self._surely(call, effects)
-        if self.tools and not any(fits(alike(one), alike(call.tool)) for one in self.tools):
+        if self.tools and not _may_be(call.tool, self.tools):
             return False
         if self.effects and not effects & (self.effects | {SideEffect.UNKNOWN}):
             return False
@@ -197,8 +197,7 @@ class ActionRules:
         return self._said_of(call.tool) or frozenset([call.effect])
 
     def _said_of(self, tool: str) -> frozenset[SideEffect]:
-        plain = alike(tool)
-        return frozenset(effect for pattern, effect in self.effects if fits(alike(pattern), plain))
+        return frozenset(effect for pattern, effect in self.effects if _may_be(tool, (pattern,)))
 
 
 def is_sound_name(name: str) -> bool:
@@ -210,6 +209,12 @@ def is_sound_name(name: str) -> bool:
 def alike(name: str) -> str:
     """Return what names have in common that lenient servers take for one: case, width, separators."""
     return _ALIKE.sub("_", folded(name))
+
+
+@lru_cache(4096)
+def _may_be(tool: str, patterns: tuple[str, ...]) -> bool:
+    """Tell whether a lenient server could take a tool for one that the patterns name."""
+    return any(fits(alike(one), alike(tool)) for one in patterns)
 
 
 def _inner_calls(call: RequestedCall) -> Iterator[RequestedCall]:

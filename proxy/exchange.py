@@ -28,7 +28,7 @@ from proxy.guard.elicitation import SESSION_HEADER, ClientUser, McpSession
 from proxy.guard.route import CallGuard, Waiting
 from proxy.guard.rules import Ruling
 from proxy.heads import value_of, with_header
-from proxy.inline.heads import HeadTexts, head_texts
+from proxy.inline.heads import HeadTexts, head_texts, headers_of_people
 from proxy.inline.kept_histories import HistoryOwner
 from proxy.inline.kept_objects import from_the_start, kept_object
 from proxy.inline.openai import ResponsesRequest
@@ -238,7 +238,8 @@ class InFlight:
             self._header(b"accept-encoding", b"identity")
         if is_for_responses(self.path, value_of(self.fields, b"upgrade") or b""):
             session = session_of(self.admitted.asked, self.admitted.session)
-            self.socket = ResponsesSocket(inline, self._owner, session)
+            headers = headers_of_people(self.admitted.asked)
+            self.socket = ResponsesSocket(inline, self._owner, session, headers)
 
     def _begin_guard(self, guard: CallGuard) -> None:
         """Have the body read whole and judged; what says nothing passes as it streams.
@@ -407,6 +408,7 @@ class InFlight:
                 owner=self._owner,
                 session=session_of(admitted.asked, admitted.session),
                 about=kept_object(self.method, self.path),
+                headers=headers_of_people(admitted.asked),
             )
             if self._call is None:
                 return body

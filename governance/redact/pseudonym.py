@@ -40,13 +40,16 @@ def subject_ids(subject_key: bytes, tenant_id: str, value: str) -> tuple[str, ..
     The same for all spellings of an e-mail, a name or a phone number; a number without its country has
     one of its own, and so have names that earlier versions kept with their accents.
     """
-    naming = blake2b(key=subject_key, digest_size=_BYTES)
-    return tuple(_named(naming.copy(), tenant_id, form) for form in forms_of_any(value))
+    return _names_of(blake2b(key=subject_key, digest_size=_BYTES), tenant_id, value)
 
 
 def subject_id(subject_key: bytes, tenant_id: str, value: str) -> str:
     """Return the usual one of :func:`subject_ids`."""
     return subject_ids(subject_key, tenant_id, value)[0]
+
+
+def _names_of(naming: blake2b, tenant_id: str, value: str) -> tuple[str, ...]:
+    return tuple(_named(naming.copy(), tenant_id, form) for form in forms_of_any(value))
 
 
 def _named(hashed: blake2b, tenant_id: str, form: str) -> str:
@@ -117,6 +120,10 @@ class Pseudonymizer:
             named = tuple(_named(self._naming.copy(), tenant_id, form) for form in forms)
             self._named[tenant_id, entity, value] = named
         return named
+
+    def people(self, tenant_id: str, value: str) -> tuple[str, ...]:
+        """Return the names of the data subject whom an application calls by an id; usual one first."""
+        return _names_of(self._naming, tenant_id, value)
 
     def expect(self, tenant_id: str, values: Iterable[tuple[str, str]]) -> None:
         """Settle the keys of all whom these values name, where subjects have keys of their own.

@@ -47,6 +47,7 @@ class WireRedactor(Redactor):
         key: bytes,
         seconds: float = float("inf"),
         known: Mapping[str, str] = _NOTHING,
+        people: Sequence[str] = (),
     ) -> PseudonymisedText:
         """Return a JSON body with surrogates for all that is found; all else stays byte for byte.
 
@@ -59,6 +60,7 @@ class WireRedactor(Redactor):
             seconds: how long it may take, at most what policy says.
             known: surrogates that the conversation got before, and what they stand for. Such a value
                 gets its surrogate again even where no detector finds it.
+            people: ids of who uses the application: whom the text concerns, too.
 
         Raises:
             RedactionError: a detector failed or time ran out; the body must not be sent.
@@ -93,9 +95,9 @@ class WireRedactor(Redactor):
         self._detections.seconds = min(seconds, self._spec.timeout_seconds)
         surrogates = _SurrogateSubstitution(self, scope, key, known)
         ((told, report),), _ = self._redact([body], scope, walk, surrogates)
-        return PseudonymisedText(
-            told, surrogates.issued, frozenset(surrogates.numbers), tuple(report.subjects)
-        )
+        named = [name for one in people for name in self._pseudonyms.people(tenant, one)]
+        subjects = tuple(dict.fromkeys((*report.subjects, *named)))
+        return PseudonymisedText(told, surrogates.issued, frozenset(surrogates.numbers), subjects)
 
 
 class _Again:

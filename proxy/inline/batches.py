@@ -16,6 +16,7 @@ from proxy.inline.requests import (
     UnreadableRequestError,
     WireRequest,
 )
+from trajectory.exchange import Headers
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -67,8 +68,8 @@ class NamedRequest(WireRequest):
         self._request.calls = self.calls
         return self._request.said_by(tool)
 
-    def end_user(self) -> str | None:
-        return self._request.end_user()
+    def people(self, headers: Headers) -> tuple[str, ...]:
+        return self._request.people(headers)
 
     def wants_json(self) -> bool:
         return self._request.wants_json()

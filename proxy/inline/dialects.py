@@ -60,8 +60,8 @@ class MessagesRequest(WireRequest):
         texts = path[0] == "system" or path[2:] == ("content",)
         return TEXT if texts else OTHER + path
 
-    def end_user(self) -> str | None:
-        return anthropic_user(self.value)[0]
+    def _end_users(self) -> tuple[str | None, ...]:
+        return (anthropic_user(self.value)[0],)
 
     def _is_signed(self, message: str, block: dict[str, Any]) -> bool:
         """Whether a block is reasoning that the provider has signed or sealed."""

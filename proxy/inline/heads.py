@@ -10,16 +10,26 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
 from proxy.clients.credentials import RawFields
+from trajectory.dialects.hints import USER_HEADERS
+from trajectory.exchange import Headers
 
-_SECRET = rb".*(?:key|token|auth|authorization|secret|cookie|credential|signature|sig)s?(?:-.*)?"
+_MARK = rb"(?:key|token|auth|authorization|secret|cookie|credential|signature|sig)s?"
+_SECRET = (
+    rb".*" + _MARK + rb"|(?:.*-)?(?:api)?" + _MARK + rb"-"
+    # Proxies that sign people in say so under such names: x-auth-request-email.
+    rb"(?!.*(?:user|mail|name|owner|person|subject|identi|login|group|meta)).*"
+)
+"""How names of credentials look."""
 _HEADERS = re.compile(
-    rb"(?:anthropic|cache|content|if|openai|sec|x-amz|x-stainless)-.*|accept(?:-.*)?|connection|date|"
+    rb"(?:anthropic|cache|content|if|openai|sec|x-amz|x-stainless)-(?!safety-identifier|user).*|"
+    rb"accept(?:-.*)?|connection|date|"
     rb"expect|host|keep-alive|origin|pragma|te|trailer|transfer-encoding|upgrade|user-agent|via|"
     rb"idempotency-key|traceparent|tracestate|x-goog-(?:api-client|user-project)|x-request-id|"
     + _SECRET
 )
 _WORD = re.compile(r"(?!.*\d{7})[\w.:~$-]*", re.ASCII)
 """A piece of a path that says nothing."""
+_OF_PEOPLE = frozenset(name.encode() for name in USER_HEADERS)
 _PARAMETERS = re.compile(rb"alt|api-version|beta|prettyprint|" + _SECRET.replace(b"-", b"[-_]"))
 
 
@@ -94,6 +104,12 @@ def head_texts(path: bytes, fields: RawFields, asked: RawFields) -> HeadTexts | 
         return None
     listed = tuple((_text(name), _text(b", ".join(values))) for name, values in headers.items())
     return HeadTexts(query, listed, pieces)
+
+
+def headers_of_people(asked: RawFields) -> Headers:
+    """Return the headers of a client that may name who uses the application, as their capture has them."""
+    lower = ((name.lower(), value) for name, value in asked)
+    return tuple((name.decode(), _text(value)) for name, value in lower if name in _OF_PEOPLE)
 
 
 def _pair(one: bytes) -> tuple[str, str]:

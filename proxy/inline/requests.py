@@ -14,7 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 from proxy.inline.kept_histories import KeptHistory
 from proxy.inline.kept_objects import KeptObject
 from proxy.request_json import check_values
-from trajectory.dialects.wire import names
+from trajectory.dialects.hints import people_in
+from trajectory.dialects.wire import as_text, names
+from trajectory.exchange import Headers
 
 type Path = tuple[str, ...]
 
@@ -126,12 +128,13 @@ class WireRequest(ABC):
         """Return the texts of the conversation in order, each with its place."""
         return [(path, text) for _, path, text in self.messages()]
 
-    def end_user(self) -> str | None:
-        """Return the id that the client gives of its end user."""
-        for name in ("user", "safety_identifier"):
-            if isinstance(self.value.get(name), str):
-                return str(self.value[name])
-        return None
+    def people(self, headers: Headers) -> tuple[str, ...]:
+        """Return the ids that the client gives of its end user, the strongest first."""
+        return people_in(headers, self._end_users(), self.value)
+
+    def _end_users(self) -> tuple[str | None, ...]:
+        """Return those that stand in fields of the dialect."""
+        return as_text(self.value.get("user")), as_text(self.value.get("safety_identifier"))
 
     def wants_json(self) -> bool:
         """Tell whether the answer's text is to be JSON."""

@@ -44,6 +44,7 @@ from proxy.inline.requests import (
 from proxy.inline.restorer import IssuedSurrogates
 from proxy.responses import Reason
 from proxy.telemetry.counters import Counters
+from trajectory.exchange import Headers
 from trajectory.surrogate import PseudonymisedText, scope_key
 
 REQUESTS: tuple[type[WireRequest], ...] = (
@@ -88,6 +89,7 @@ class WirePseudonymizer(Protocol):
         key: bytes,
         seconds: float,
         known: Mapping[str, str],
+        people: Sequence[str],
     ) -> PseudonymisedText:
         """Return a JSON body as its provider may see it; raise where it cannot vouch for that.
 
@@ -99,6 +101,7 @@ class WirePseudonymizer(Protocol):
             key: the key of its scope.
             seconds: how long it may take.
             known: surrogates that the conversation got before, and what they stand for.
+            people: ids of who uses the application: whom the text concerns, too.
         """
         ...
 
@@ -134,7 +137,7 @@ class PseudonymisedCall:
     subjects: tuple[str, ...] | None
     """Whom the surrogates name; None where it has none."""
     end_user: str | None
-    """The id of its end user, where surrogates have taken it from the body; consent goes by it."""
+    """The id of its end user, where surrogates have taken it from the request; consent goes by it."""
 
 
 class _Told(NamedTuple):
@@ -229,6 +232,7 @@ class RouteInline:
         owner: HistoryOwner,
         session: bytes | None,
         about: KeptObject | None = None,
+        headers: Headers = (),
     ) -> PseudonymisedCall | None:
         """Return a request with surrogates in it; None where it goes on as it is.
 
@@ -239,6 +243,7 @@ class RouteInline:
             owner: whose it is.
             session: that its client names.
             about: what its path names of what the provider keeps.
+            headers: that may name its end user, as its client sent them.
 
         Raises:
             UnpseudonymisedError: it must not go on.
@@ -246,12 +251,12 @@ class RouteInline:
         terms, began = self._terms, time.monotonic()
         inner: list[_Told] = []
         try:
-            looked = await self._looked(read, body, head, owner, session, about)
+            looked = await self._looked(read, body, head, owner, session, headers, about)
             requests = secrets.token_hex(16) if looked.request.inner else ""
             for at, one in enumerate(looked.request.inner):
                 then = partial(self._keep_request, owner, requests, at)
                 inner.append(
-                    await self._looked(one.read, one.raw, None, owner, session, None, then)
+                    await self._looked(one.read, one.raw, None, owner, session, headers, None, then)
                 )
         except TimeoutError:
             self._failed(owner.route, "slow", Reason.NOT_PSEUDONYMISED)
@@ -288,8 +293,10 @@ class RouteInline:
             keep=keep,
             requests=None if keep is None else keep.request_of(terms.to),
         )
-        user = request.end_user()
-        hidden = user is not None and any(value in user for value in told.issued.values())
+        user = next(iter(request.people(headers)), None)
+        hidden = user is not None and any(
+            value in user or user in value for value in told.issued.values()
+        )
         named = dict.fromkeys(name for one in (looked, *inner) for name in one.text.subjects)
         subjects = tuple(named) if told.issued or issued else None
         return PseudonymisedCall(body, changed, surrogates, subjects, user if hidden else None)
@@ -301,6 +308,7 @@ class RouteInline:
         head: HeadTexts | None,
         owner: HistoryOwner,
         session: bytes | None,
+        headers: Headers,
         about: KeptObject | None,
         then: Callable[[_Told], None] | None = None,
     ) -> _Told:
@@ -313,7 +321,7 @@ class RouteInline:
                 request = read(body)
                 request.about = about
                 before = self._before(request, owner, session)
-                looked = self._work(by, request, head, owner, before, left)
+                looked = self._work(by, request, head, owner, headers, before, left)
                 try:
                     if looked.keep is not None and not looked.keep.sends():
                         raise _UnknownHistoryError
@@ -347,13 +355,21 @@ class RouteInline:
         request: WireRequest,
         head: HeadTexts | None,
         owner: HistoryOwner,
+        headers: Headers,
         before: KeptHistory,
         seconds: float,
     ) -> _Told:
         """Look into a request; called in a thread. What its head says is part of it."""
         request.calls = before.calls
         key, tenant = scope_key(self._terms.key, owner.tenant, *before.scope), owner.tenant
-        put = partial(by.pseudonymise, tenant=tenant, key=key, seconds=seconds, known=before.values)
+        put = partial(
+            by.pseudonymise,
+            tenant=tenant,
+            key=key,
+            seconds=seconds,
+            known=before.values,
+            people=request.people(headers),
+        )
         said = request.said()
         if before.asked:
             said = [((), before.asked), *said]

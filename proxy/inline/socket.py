@@ -17,6 +17,7 @@ from proxy.inline.pieces import dumped
 from proxy.inline.route import RouteInline, UnpseudonymisedError
 from proxy.responses import Reason, answer
 from trajectory.dialects.errors import Shape
+from trajectory.exchange import Headers
 
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
 """Types of the events behind which nothing of a response follows."""
@@ -50,11 +51,18 @@ class _AwaitedResponse:
 class ResponsesSocket:
     """The messages of one connection."""
 
-    def __init__(self, inline: RouteInline, owner: HistoryOwner, session: bytes | None) -> None:
-        """Read them for the client key that opened it."""
+    def __init__(
+        self,
+        inline: RouteInline,
+        owner: HistoryOwner,
+        session: bytes | None,
+        headers: Headers = (),
+    ) -> None:
+        """Read them for the client key that opened it with these headers."""
         self._inline = inline
         self._owner = owner
         self._session = session
+        self._headers = headers
         self._asked: deque[_AwaitedResponse] = deque()
 
     async def from_client(self, content: bytes, *, is_text: bool) -> ToldMessage:
@@ -67,6 +75,7 @@ class ResponsesSocket:
                 head=None,
                 owner=self._owner,
                 session=self._session,
+                headers=self._headers,
             )
         except UnpseudonymisedError as error:
             return ToldMessage(None, refusal(error.reason))

@@ -423,17 +423,24 @@ def test_what_a_path_says_gets_surrogates_too(scene: Scene, said: str) -> None:
     assert exchange.subjects
 
 
-SAID_ELSEWHERE = {"x-user-email": EMAIL, "x-title": f"For {EMAIL}", "baggage": f"user={EMAIL}"}
+SAID_ELSEWHERE = {
+    "x-user-email": EMAIL,
+    "x-title": f"For {EMAIL}",
+    "baggage": f"user={EMAIL}",
+    "x-auth-request-email": EMAIL,
+    "x-portkey-metadata": f'{{"_user": "{EMAIL}"}}',
+}
 
 
 def test_queries_and_headers_get_surrogates_too(scene: Scene) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": f"I am {EMAIL}"}]}
-    path = f"/model/v1/chat/completions?user={EMAIL.replace('@', '%40')}&key=Xy12zw9&{EMAIL}"
+    mail = EMAIL.replace("@", "%40")
+    path = f"/model/v1/chat/completions?user={mail}&key=Xy12zw9&auth_user={mail}&{EMAIL}"
     answer = scene.post(path, body, **SAID_ELSEWHERE)
     assert answer.json()["choices"][0]["message"]["content"] == f"You said: I am {EMAIL}!"
     sent, exchange = scene.upstream.seen[-1], scene.gateway.exchange()
     (name,) = set(FORM.findall(sent.body.decode()))
-    assert sent.target == f"/v1/chat/completions?user={name}&key=Xy12zw9&{name}"
+    assert sent.target == f"/v1/chat/completions?user={name}&key=Xy12zw9&auth_user={name}&{name}"
     assert sent.header("x-user-email") == name
     assert sent.header("x-title") == f"For {name}"
     assert EMAIL not in str(sent.headers)
@@ -477,6 +484,27 @@ def test_the_record_still_names_the_end_user(scene: Scene) -> None:
     assert sent.header("x-headrace-end-user") is None
     call = read_exchange(scene.gateway.exchange())
     assert call.end_user == EMAIL
+
+
+@pytest.mark.parametrize(
+    "headers", [{"openai-safety-identifier": EMAIL}, {"baggage": f"enduser.id={EMAIL}"}]
+)
+def test_the_record_still_names_an_end_user_of_headers(
+    scene: Scene, headers: dict[str, str]
+) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+    assert scene.post("/model/v1/chat/completions", body, **headers).status_code == 200
+    assert EMAIL not in str(scene.upstream.seen[-1].headers)
+    assert read_exchange(scene.gateway.exchange()).end_user == EMAIL
+
+
+@pytest.mark.parametrize("name", ["x-api-key", "x-goog-api-key", "x-auth-token", "x-my-apikey-id"])
+def test_credentials_go_on_as_they_are(scene: Scene, name: str) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+    given = "tr0ub4dor-Zx81-415-555-0132"
+    assert scene.post("/model/v1/chat/completions", body, **{name: given}).status_code == 200
+    scene.gateway.exchange()
+    assert scene.upstream.seen[-1].header(name) == given
 
 
 def test_metrics_count_what_was_done(scene: Scene) -> None:

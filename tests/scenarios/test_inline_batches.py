@@ -286,6 +286,20 @@ def test_erasing_a_person_takes_what_is_kept_of_their_requests(scene: Scene) -> 
     assert OTHER in text
 
 
+def test_erasing_an_end_user_takes_what_is_kept_of_their_requests(scene: Scene) -> None:
+    mail = "enno.weber@example.org"
+    with scene.openai() as client:
+        asked = [line("hers", f"Write to {mail}.", user="U-4712"), line("other", f"To {mail}.")]
+        file = uploaded(client, b"\n".join(asked), "batch")
+        histories = KeptHistories(scene.setup.histories, scene.setup.scope_key, seconds=0)
+        subject = subject_id(scene.setup.pseudonym_key, "acme", "U-4712")
+        assert histories.forget([subject]) == 1
+        histories.close()
+        hers, other = client.files.content(file.id).text.splitlines()
+    assert mail not in hers
+    assert mail in other
+
+
 @pytest.mark.parametrize("listener", ["plain", "mitmproxy"])
 def test_a_judge_of_answers_holds_a_file_back_and_it_comes_back(
     tmp_path: Path, listener: str

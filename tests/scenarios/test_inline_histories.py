@@ -334,6 +334,29 @@ def test_erasing_a_person_takes_what_is_kept_of_their_conversation(scene: Scene)
         assert ask(client, "Who am I?", other, stream=False).output_text
 
 
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, {"user": "U-4711"}),
+        ({}, {"metadata": {"user_id": "U-4711"}}),
+        ({"x-headrace-end-user": "U-4711"}, {}),
+        ({"openai-safety-identifier": "U-4711"}, {"user": "another"}),
+        ({"baggage": "enduser.id=U-4711"}, {}),
+    ],
+)
+def test_erasing_an_end_user_takes_what_is_kept_of_their_conversation(
+    scene: Scene, headers: dict[str, str], body: dict[str, Any]
+) -> None:
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        hers = client.responses.create(
+            model="m", input="Mail mia@example.org.", extra_headers=headers, extra_body=body
+        ).id
+        histories = KeptHistories(scene.setup.histories, scene.setup.scope_key, seconds=0)
+        assert histories.forget([subject_id(scene.setup.pseudonym_key, "acme", "u-4711")]) == 1
+        histories.close()
+        assert refusal(gateway, gateway.key, hers).status_code == 400
+
+
 def test_where_policy_keeps_nothing_each_is_refused(tmp_path: Path) -> None:
     setup = inline_setup(tmp_path / "policy", routes=["model"], history_hours=0)
     memory = Memory()

@@ -5,7 +5,7 @@ clients send on their own. Dialects add the hints that only they know.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import unquote
@@ -189,7 +189,8 @@ def retry_count(exchange: Exchange) -> int:
 
 _USER_HEADER = "x-headrace-end-user"
 _SAFETY_HEADER = "openai-safety-identifier"
-_USER_HEADERS = frozenset({_USER_HEADER, _SAFETY_HEADER, "baggage"})
+USER_HEADERS = frozenset({_USER_HEADER, _SAFETY_HEADER, "baggage"})
+"""Headers that may name who uses the application."""
 _BAGGAGE_USERS = frozenset({"enduser.id", "user.id"})
 _MAPS = ("metadata", "labels", "requestMetadata")
 """Fields of requests that applications fill as they like."""
@@ -204,22 +205,36 @@ def with_people(call: Call) -> Call:
     The strongest id is the end user's: Headrace's own header, then the dialect's field, then the
     maps that applications fill as they like, then trace context. The others stand beside it.
     """
-    headers = tuple(one for one in call.exchange.request.headers if one[0] in _USER_HEADERS)
-    found = [header(headers, _USER_HEADER), call.end_user, *call.also_named]
-    found += [*_users_in_maps(call.ext), header(headers, _SAFETY_HEADER)]
-    found += [
-        value for name, value in _members(header(headers, "baggage")) if name in _BAGGAGE_USERS
-    ]
-    named = tuple(dict.fromkeys(one.strip()[:VALUE_LIMIT] for one in found if one and one.strip()))
+    fields = (call.end_user, *call.also_named)
+    named = people_in(call.exchange.request.headers, fields, call.ext)
     end_user, others = (named[0] if named else None), named[1:]
     if (end_user, others) == (call.end_user, call.also_named):
         return call
     return replace(call, end_user=end_user, also_named=others)
 
 
-def _users_in_maps(ext: JsonObject) -> Iterator[str]:
-    maps = [as_object(ext.get(name)) for name in _MAPS]
-    maps.append(as_object(as_object(ext.get("params")).get("_meta")))
+def people_in(
+    headers: Headers, fields: Iterable[str | None], request: JsonObject
+) -> tuple[str, ...]:
+    """Return everybody whom a request names as the one who used the application, the strongest id first.
+
+    Args:
+        headers: names in lower case.
+        fields: what the dialect's own fields say.
+        request: its other fields, with the maps that applications fill as they like.
+    """
+    headers = tuple(one for one in headers if one[0] in USER_HEADERS)
+    found = [header(headers, _USER_HEADER), *fields]
+    found += [*_users_in_maps(request), header(headers, _SAFETY_HEADER)]
+    found += [
+        value for name, value in _members(header(headers, "baggage")) if name in _BAGGAGE_USERS
+    ]
+    return tuple(dict.fromkeys(one.strip()[:VALUE_LIMIT] for one in found if one and one.strip()))
+
+
+def _users_in_maps(request: JsonObject) -> Iterator[str]:
+    maps = [as_object(request.get(name)) for name in _MAPS]
+    maps.append(as_object(as_object(request.get("params")).get("_meta")))
     for said in filter(None, maps):
         for key in _USER_KEYS:
             value = said.get(key)

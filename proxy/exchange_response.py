@@ -12,7 +12,7 @@ from proxy.guard.route import CallGuard
 from proxy.heads import content_length, value_of, with_header
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.bodies import is_content, is_encoded, restored_stream, restorer_of
-from proxy.inline.contents import BodyRestorer
+from proxy.inline.contents import BodyRestorer, restored_disposition
 from proxy.recording.capture import Capture
 from proxy.recording.capture_factory import CaptureFactory
 from proxy.recording.tokens import (
@@ -173,8 +173,12 @@ class ResponseInFlight:
         restorer = restorer_of(kind, self._admitted.path, surrogates, encoding)
         if restorer is None:
             return fields
-        length = content_length(fields)
-        streams = length < 0 or (length > _HELD_BYTES and is_content(self._admitted.path))
+        length, is_file = content_length(fields), is_content(self._admitted.path)
+        named = value_of(fields, b"content-disposition")
+        if is_file and named is not None:
+            told = restored_disposition(named, surrogates)
+            fields = with_header(fields, b"content-disposition", told)
+        streams = length < 0 or (length > _HELD_BYTES and is_file)
         if not is_encoded(encoding) and not self.holds and streams:
             self.changes_length = length >= 0
             self._is_joined = True  # where a judge holds it back after all

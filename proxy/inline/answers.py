@@ -41,7 +41,7 @@ class CallSurrogates:
         *,
         earned: Mapping[str, Collection[str]] = EARNED_NOTHING,
         keep: Callable[["CallSurrogates", dict[str, Any]], None] | None = None,
-        requests: Callable[[str], "CallSurrogates | None"] | None = None,
+        inner: Callable[[str], "CallSurrogates | None"] | None = None,
     ) -> None:
         """Restore by what a route allows.
 
@@ -52,14 +52,14 @@ class CallSurrogates:
             told: the request as its provider got it.
             earned: surrogates that tools may have for what they said before this request.
             keep: told of an object that another request may go on from.
-            requests: takes the name of a request in the file or the batch that is looked up, and
-                returns its surrogates.
+            inner: takes the name of a request in the file or the batch that is looked up, or the id
+                of an object in a list, and returns its surrogates.
         """
         self._request = request
         self._told = told
         self._earned = earned
         self._keep = keep
-        self._requests = requests
+        self._inner = inner
         self._to = to
         self._tools: dict[str, IssuedSurrogates] = {}
         self.issued = issued
@@ -87,12 +87,17 @@ class CallSurrogates:
         about = self._request.about
         return None if about is None else about.after
 
-    def request(self, name: str) -> "CallSurrogates | None":
-        """Return the surrogates of a request in what is looked up; None where it is not known."""
-        return None if self._requests is None else self._requests(name)
+    @property
+    def asks_for_list(self) -> bool:
+        """Whether the request asks for a list of what its provider keeps."""
+        return isinstance(self._request, BareRequest) and self._request.asks_for_list
+
+    def inner(self, name: str) -> "CallSurrogates | None":
+        """Return the surrogates of a part of what is looked up; None where it is not known."""
+        return None if self._inner is None else self._inner(name)
 
     def add(self, other: "CallSurrogates") -> None:
-        """Count what a request in what is looked up got back."""
+        """Count what a part of what is looked up got back."""
         self._add(other)
 
     def _add(self, counted: "CallSurrogates | TextRestorer") -> None:

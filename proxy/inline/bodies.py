@@ -3,12 +3,15 @@
 import json
 import re
 from collections.abc import Callable
-from typing import Any
-from urllib.parse import urlsplit
 
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.bedrock import EventStreamRestorer
-from proxy.inline.contents import BodyRestorer, content_restorer
+from proxy.inline.contents import (
+    BodyRestorer,
+    content_restorer,
+    restored_list,
+    restored_object,
+)
 from proxy.inline.events import (
     AnswerEvents,
     ChatEvents,
@@ -35,22 +38,10 @@ def whole_json(body: bytes, surrogates: CallSurrogates) -> bytes:
         return surrogates.text(text).encode()
     try:
         value = json.loads(text)
-        if isinstance(value, dict):
-            surrogates.answered(value)
-        told = _with_path(surrogates.value(value))
+        told = restored_list(value, surrogates) or restored_object(value, surrogates)
     except (ValueError, RecursionError):
         return body  # nobody can tell what in it is a tool's
     return body if told == value else dumped(told)
-
-
-def _with_path(value: Any) -> Any:
-    """Return an answer whose results are fetched where they are restored: it names their path alone."""
-    if not isinstance(value, dict) or value.get("type") != "message_batch":
-        return value
-    url = value.get("results_url")
-    if not isinstance(url, str):
-        return value
-    return {**value, "results_url": urlsplit(url)._replace(scheme="", netloc="").geturl()}
 
 
 class SseRestorer:

@@ -1,10 +1,14 @@
-"""What files and batches hold, on its way back: a line at a time, however long it is."""
+"""Files and batches on their way back: lists of them, their names, and what they hold.
+
+What they hold comes back a line at a time, however long it is.
+"""
 
 import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import quote, unquote, urlsplit
 
 from proxy.inline.answers import CallSurrogates
 from proxy.inline.pieces import OpenPieces, dumped
@@ -13,6 +17,18 @@ from proxy.inline.restorer import TextRestorer
 
 _LITERAL = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
 _LINE = re.compile(rb"\n")
+_MOST_LISTED = 1000
+"""Objects of a list that are looked up: the newest come first, and what is old is not known any more."""
+_NAME = re.compile(
+    r'; *filename(?:="(?P<quoted>(?:[^"\\]|\\.)*)"|=(?P<word>[^\s;"]+)'
+    r"|\*=utf-8'[^']*'(?P<encoded>[^\s;]+))",
+    re.IGNORECASE,
+)
+"""The name of a file in a header: in quotes, as a word, or with its letters encoded."""
+_ESCAPED = re.compile(r"\\(.)")
+_SPECIAL = re.compile(r'["\\]')
+_NOT_PLAIN = re.compile(r"[^ -~]")
+"""What stands in a header in no way but encoded."""
 
 
 class BodyRestorer(Protocol):
@@ -25,6 +41,60 @@ class BodyRestorer(Protocol):
     def close(self) -> bytes:
         """Return what is left at the end."""
         ...
+
+
+def restored_object(value: Any, surrogates: CallSurrogates) -> Any:
+    """Return an answer restored; who goes on from it may."""
+    if isinstance(value, dict):
+        surrogates.answered(value)
+    told = surrogates.value(value)
+    if not isinstance(told, dict) or told.get("type") != "message_batch":
+        return told
+    url = told.get(
+        "results_url"
+    )  # results are restored where they pass: the path alone leads there
+    if not isinstance(url, str):
+        return told
+    return {**told, "results_url": urlsplit(url)._replace(scheme="", netloc="").geturl()}
+
+
+def restored_list(value: Any, surrogates: CallSurrogates) -> Any:
+    """Return a list of what a provider keeps: what the key has made is restored, the rest is left.
+
+    Returns:
+        None for what is no such list.
+    """
+    listed = value.get("data") if isinstance(value, dict) else None
+    if not surrogates.asks_for_list or not isinstance(listed, list):
+        return None
+
+    def restored(one: Any) -> Any:
+        named = one.get("id") if isinstance(one, dict) else None
+        known = surrogates.inner(named) if isinstance(named, str) else None
+        if known is None:
+            return one
+        told = restored_object(one, known)
+        surrogates.add(known)
+        return told
+
+    return {**value, "data": [*map(restored, listed[:_MOST_LISTED]), *listed[_MOST_LISTED:]]}
+
+
+def restored_disposition(header: bytes, surrogates: CallSurrogates) -> bytes:
+    """Return a ``content-disposition`` that names a file as who uploaded it did."""
+    text = header.decode("utf-8", "surrogateescape")
+    named = [*_NAME.finditer(text)]
+    said = [unquote(one["encoded"]) for one in named if one["encoded"]]
+    said += [_ESCAPED.sub(r"\1", one["quoted"]) for one in named if one["quoted"]]
+    said += [one["word"] for one in named if one["word"]]
+    told = surrogates.text(said[0]) if said else ""
+    if not said or told == said[0]:
+        return header
+    plain = _NOT_PLAIN.sub("_", told)
+    names = f'; filename="{_SPECIAL.sub(r"\\\g<0>", plain)}"'
+    if plain != told:
+        names += f"; filename*=UTF-8''{quote(told, safe='', errors='replace')}"
+    return (_NAME.sub("", text) + names).encode("utf-8", "surrogateescape")
 
 
 class FileTextRestorer:
@@ -85,7 +155,7 @@ def content_restorer(surrogates: CallSurrogates) -> BodyRestorer | None:
     restore = _answer_line if known.is_answers else _own_line
 
     def line_of(number: int, line: bytes) -> bytes:
-        request = surrogates.request(_name(line) or str(number))
+        request = surrogates.inner(_name(line) or str(number))
         if request is None:
             return line
         told = restore(line, request)

@@ -23,6 +23,8 @@ from trajectory.surrogate import PseudonymisedText
 
 ANSWERED_WITHIN = 24 * 3600.0
 """Seconds that a batch may take: what it needs is kept for so much longer."""
+_DELETED = frozenset({"message_batch_deleted", "file_deleted"})
+"""Types of Anthropic's answers that tell of it."""
 
 
 @dataclass(slots=True)
@@ -66,22 +68,27 @@ class HistoryKeeper:
         )
         self.histories.keep(self.owner, name, history, longer=ANSWERED_WITHIN)
 
-    def request_of(self, to: frozenset[str]) -> Callable[[str], CallSurrogates | None] | None:
-        """Return what finds the surrogates of a request in what is looked up, by its name."""
-        requests = self.before.requests
-        if not requests or not isinstance(self.request, BareRequest):
+    def inner_of(self, to: frozenset[str]) -> Callable[[str], CallSurrogates | None] | None:
+        """Return what finds the surrogates of an object in a list by its id, or of a request by its name."""
+        request, requests = self.request, self.before.requests
+        if not isinstance(request, BareRequest) or not (requests or request.asks_for_list):
             return None
+        within = "" if request.asks_for_list else f"{requests}/"
 
         def find(name: str) -> CallSurrogates | None:
-            known = self.histories.find(self.owner, f"{requests}/{name}")
-            if known is None:
-                return None
-            request = BareRequest(b"")
-            request.before = known
-            issued = IssuedSurrogates(known.values, numbers=known.numbers)
-            return CallSurrogates(request, issued, to, b"", earned=known.earned)
+            known = self.histories.find(self.owner, f"{within}{name}")
+            return None if known is None else self._known(known, to)
 
         return find
+
+    def _known(self, known: KeptHistory, to: frozenset[str]) -> CallSurrogates:
+        """Return the surrogates of a part of what is looked up, which keep what it says that is new."""
+        request = BareRequest(b"")
+        request.before = known
+        issued = IssuedSurrogates(known.values, numbers=known.numbers)
+        told = PseudonymisedText("", {**known.values}, frozenset(known.numbers), known.subjects)
+        keep = HistoryKeeper(self.histories, self.owner, request, told, known, self.lost)
+        return CallSurrogates(request, issued, to, b"", earned=known.earned, keep=keep)
 
     def __call__(self, surrogates: CallSurrogates, answer: dict[str, Any]) -> None:
         """Take an object of the answer; one that the provider keeps is kept here, too."""
@@ -94,7 +101,7 @@ class HistoryKeeper:
         about, named = self.request.about, answer.get("id")
         if not isinstance(named, str):
             return
-        if answer.get("deleted") is True or answer.get("type") == "message_batch_deleted":
+        if answer.get("deleted") is True or answer.get("type") in _DELETED:
             if about is not None and (about.id, about.part) == (named, ""):
                 self.histories.drop(self.owner, named)
         elif answer.get("object") == "response":

@@ -21,17 +21,19 @@ _KINDS, _PARTS = (b"|".join(sorted({*one} - {b""})) for one in zip(*_METHODS, st
 _PATH = re.compile(
     rb"/(?P<kind>%s)/(?P<id>%s)(?:/(?P<part>%s)(?P<one>/%s)?)?$" % (_KINDS, _ID, _PARTS, _ID)
 )
+_LIST = re.compile(rb"/(?P<kind>files|batches)$")
 _AFTER = re.compile(rb"(?<![^&])starting_after=([0-9]{1,9})(?![^&])")
 _WITHIN = re.compile(rb"/(?:vector_stores|containers|threads)/")
 """Where others than the provider's files stand under such names."""
 
 
 class KeptObject(NamedTuple):
-    """An object that a provider keeps, and the part of it that a request is about."""
+    """What a provider keeps, and the part of it that a request is about: an object, or a list of them."""
 
     kind: str
     """responses | conversations | files | batches"""
     id: str
+    """Empty for the list of all objects of this kind."""
     part: str
     """Empty for the object itself."""
     after: int | None = None
@@ -42,8 +44,11 @@ def kept_object(method: bytes, path: bytes) -> KeptObject | None:
     """Return what a request is about; None where it is about nothing that a provider keeps."""
     bare, _, query = path.partition(b"?")
     found = _PATH.search(bare)
-    if found is None or is_within(bare):
+    if is_within(bare):
         return None
+    if found is None:
+        listed = _LIST.search(bare) if method == b"GET" else None
+        return None if listed is None else KeptObject(listed["kind"].decode(), "", "")
     kind, part = found["kind"], found["part"] or b""
     if method not in _METHODS.get((kind, part), ()) or (found["one"] and part != b"items"):
         return None

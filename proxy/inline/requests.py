@@ -236,16 +236,21 @@ class BareRequest(RequestWithoutConversation):
         """What is known of what it asks for."""
 
     def goes_on_from(self) -> str | None:
-        return None if self.about is None else self.about.id
+        return (None if self.about is None else self.about.id) or None
 
     def is_kept(self) -> bool:
-        return self.before is not None
+        return self.before is not None or self.asks_for_list
 
     def written(self, told: str, inner: Sequence[bytes]) -> bytes:  # noqa: ARG002
         return b""
 
     def wants_json(self) -> bool:
         return self.asks_for_items or (self.before is not None and self.before.in_json)
+
+    @property
+    def asks_for_list(self) -> bool:
+        """Whether it asks for a list of what its provider keeps."""
+        return self.about is not None and not self.about.id
 
     @property
     def asks_for_items(self) -> bool:

@@ -291,7 +291,7 @@ class RouteInline:
             body,
             earned=before.earned,
             keep=keep,
-            requests=None if keep is None else keep.request_of(terms.to),
+            inner=None if keep is None else keep.inner_of(terms.to),
         )
         user = next(iter(request.people(headers)), None)
         hidden = user is not None and any(

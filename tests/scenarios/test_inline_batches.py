@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import anthropic
 import httpx
@@ -23,6 +24,7 @@ from trajectory.surrogate import FORM
 
 EMAIL, NAME, CARD = "petra.ostrova@example.org", "Petra Ostrova", "4111 1111 1111 1111"
 OTHER = "mia.lindqvist@example.org"
+UNKNOWN = "x-headrace-unknown-surrogates"
 SAID = f'My name is {NAME}, mail "{EMAIL}". Größe: 3 €'
 SECRET = 'password: "tr0ub4dor\\\\&3"'
 TOOLS: Any = [
@@ -228,6 +230,71 @@ def test_results_of_a_message_batch_come_back(scene: Scene) -> None:
         assert scene.knows(made.id)
         batches.delete(made.id)
         assert not scene.knows(made.id)
+    scene.sent()
+
+
+def test_lists_say_what_their_key_has_made_and_nothing_of_others(scene: Scene) -> None:
+    named: Any = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    with scene.openai() as client, scene.openai(scene.stranger()) as stranger:
+        mine = uploaded(client, line("a", SAID), "batch", f"{NAME}.jsonl")
+        hers = uploaded(stranger, line("a", SAID), "batch", "Mia Lindqvist.jsonl")
+        made = client.batches.create(input_file_id=mine.id, metadata={"for": EMAIL}, **named)
+        other = stranger.batches.create(input_file_id=hers.id, metadata={"for": OTHER}, **named)
+        # A page at a time: ids of what is kept go upstream as they are.
+        names = {one.id: one.filename for one in client.files.list(limit=2)}
+        assert names[mine.id] == f"{NAME}.jsonl"
+        assert FORM.search(names[hers.id])
+        batches = {one.id: one for one in client.batches.list(limit=1)}
+        assert batches[made.id].metadata == {"for": EMAIL}
+        assert FORM.fullmatch(str((batches[other.id].metadata or {})["for"]))
+        # The list has named the output, which comes back without another look at its batch.
+        output = batches[made.id].output_file_id or ""
+        assert NAME in client.files.content(output).text
+        assert NAME not in stranger.files.content(output).text
+        seen = {one.id: one.filename for one in stranger.files.list()}
+        assert FORM.search(seen[mine.id])
+        assert seen[hers.id] == "Mia Lindqvist.jsonl"
+        assert client.files.with_raw_response.list().headers.get(UNKNOWN) is None
+    scene.sent()
+
+
+def test_a_list_leads_to_results_of_a_message_batch(scene: Scene) -> None:
+    messages: Any = [{"role": "user", "content": SAID}]
+    params: Any = {"model": "m", "max_tokens": 9, "messages": messages}
+    with scene.anthropic() as client:
+        batches = client.messages.batches
+        made = [batches.create(requests=[{"custom_id": "a", "params": params}]) for _ in range(3)]
+        paths = {one.id: one.results_url for one in batches.list(limit=1)}
+        for one in made:
+            assert paths[one.id] == f"/v1/messages/batches/{one.id}/results"
+    scene.sent()
+
+
+def test_files_for_messages_are_listed_by_their_names_and_forgotten(scene: Scene) -> None:
+    with scene.anthropic() as client:
+        files = client.beta.files
+        file = files.upload(file=(f"{NAME}.txt", SAID.encode(), "text/plain"))
+        assert file.filename == f"{NAME}.txt"
+        assert files.retrieve_metadata(file.id).filename == f"{NAME}.txt"
+        assert {one.id: one.filename for one in files.list(limit=1)}[file.id] == f"{NAME}.txt"
+        assert scene.knows(file.id)
+        files.delete(file.id)
+        assert not scene.knows(file.id)
+    scene.sent()
+
+
+@pytest.mark.parametrize("name", [f"{NAME}.txt", f"Größe von {NAME}.txt"])
+def test_a_download_has_the_name_of_its_file(scene: Scene, name: str) -> None:
+    with scene.openai() as client, scene.openai(scene.stranger()) as stranger:
+        file = uploaded(client, SAID.encode(), "user_data", name)
+
+        def said(by: openai.OpenAI) -> str:
+            header = by.files.with_raw_response.content(file.id).headers["content-disposition"]
+            plain, mark, encoded = header.partition("; filename*=UTF-8''")
+            return unquote(encoded) if mark else plain.split('"')[1]
+
+        assert said(client) == name
+        assert NAME not in said(stranger)
     scene.sent()
 
 

@@ -1,10 +1,12 @@
 """A provider that keeps conversations, files and batches for its clients, and says all of it again."""
 
 import json
+import re
 import threading
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from typing import Any
+from urllib.parse import parse_qs
 
 from tests.support.echo import echo
 from tests.support.upstream import ReceivedRequest, Reply, as_json, plain, stream
@@ -32,8 +34,10 @@ class KeepingProvider:
             return self._answer(request)
 
     def _answer(self, request: ReceivedRequest) -> Reply:
-        path = request.target.partition("?")[0]
+        path, _, query = request.target.partition("?")
         parts = path.partition("/v1/")[2].split("/")
+        if request.method == "GET" and parts[-1] in ("files", "batches"):
+            return self._page(parts, {name: one for name, (one,) in parse_qs(query).items()})
         if parts[0] == "files":
             return self._file(request, parts[1:])
         body = json.loads(request.body) if request.body else {}
@@ -45,25 +49,50 @@ class KeepingProvider:
             return self._message_batch(request.method, parts[2:], body)
         return self._response(request, body)
 
+    def _page(self, parts: list[str], asked: dict[str, str]) -> Reply:
+        """List what is kept of a kind, the newest first."""
+        named: list[dict[str, Any]]
+        if parts == ["files"]:
+            named = [told for told, _ in self.files.values()]
+        elif parts == ["batches"]:
+            named = [one for one in self.batches.values() if "object" in one]
+        else:
+            is_message = [name for name, one in self.batches.items() if "requests" in one]
+            named = [_message_batch(one, "ended") for one in is_message]
+        named.reverse()
+        if after := asked.get("after") or asked.get("after_id"):
+            named = named[[one["id"] for one in named].index(after) + 1 :]
+        page = named[: int(asked.get("limit", 10_000))]
+        return as_json({**_listed(page), "has_more": len(page) < len(named)})
+
     def _file(self, request: ReceivedRequest, parts: list[str]) -> Reply:
         if not parts:
             head = f"Content-Type: {request.header('content-type')}\r\n\r\n"
-            fields: dict[str, tuple[str | None, bytes]] = {}
+            fields: dict[str, bytes] = {}
             for one in message_from_bytes(head.encode() + request.body).get_payload():
                 assert not isinstance(one, str)
                 name = one.get_param("name", header="content-disposition")
                 content = one.get_payload(decode=True)
                 assert isinstance(content, bytes)
-                fields[str(name)] = one.get_filename(), content
-            name, content = fields["file"]
-            purpose = fields.get("purpose", (None, b"user_data"))[1]
-            return as_json(self._kept(content, str(name), purpose.decode())[0])
+                fields[str(name)] = content
+            content, purpose = fields["file"], fields.get("purpose", b"user_data")
+            named = re.search(rb'filename="([^"]*)"', request.body)
+            assert named is not None
+            told = self._kept(content, named[1].decode(), purpose.decode())[0]
+            if request.header("anthropic-version"):
+                told |= {"type": "file", "mime_type": "text/plain", "size_bytes": len(content)}
+            return as_json(told)
         known, content = self.files[parts[0]]
         if parts[1:] == ["content"]:
-            return plain(200, content, ("Content-Type", "application/octet-stream"))
+            disposition = f'attachment; filename="{known["filename"]}"'
+            kind = ("Content-Type", "application/octet-stream")
+            return plain(200, content, kind, ("Content-Disposition", disposition))
         if request.method == "DELETE":
             del self.files[parts[0]]
-            return as_json({"id": parts[0], "object": "file", "deleted": True})
+            deleted = {"id": parts[0], "object": "file", "deleted": True}
+            if "type" in known:
+                deleted = {"id": parts[0], "type": "file_deleted"}
+            return as_json(deleted)
         return as_json(known)
 
     def _kept(self, content: bytes, name: str, purpose: str) -> tuple[dict[str, Any], bytes]:

@@ -1,14 +1,19 @@
 """What files and batches hold comes back the same, however its bytes are cut."""
 
 import json
+import re
 from itertools import pairwise
+from urllib.parse import unquote
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.inline.answers import CallSurrogates
-from proxy.inline.contents import content_restorer
+from proxy.inline.bodies import whole_json
+from proxy.inline.contents import content_restorer, restored_disposition
 from proxy.inline.kept_histories import KeptHistory
+from proxy.inline.kept_objects import KeptObject
 from proxy.inline.requests import BareRequest
 from proxy.inline.restorer import IssuedSurrogates
 from trajectory.surrogate import surrogate
@@ -29,7 +34,7 @@ def looked_up(known: KeptHistory, requests: dict[str, KeptHistory] | None = None
     request.before = known
     issued = IssuedSurrogates(known.values, numbers=known.numbers)
     return CallSurrogates(
-        request, issued, frozenset({"tool:send"}), b"", earned=known.earned, requests=find
+        request, issued, frozenset({"tool:send"}), b"", earned=known.earned, inner=find
     )
 
 
@@ -127,3 +132,89 @@ def test_what_nobody_knows_passes_as_it_is() -> None:
         content_restorer(CallSurrogates(BareRequest(b""), IssuedSurrogates({}), frozenset(), b""))
         is None
     )
+
+
+def listing(known: dict[str, KeptHistory], asked: list[str]) -> CallSurrogates:
+    """Return the surrogates of a request for a list; ``asked`` gets the ids that are looked up."""
+
+    def find(name: str) -> CallSurrogates | None:
+        asked.append(name)
+        return looked_up(known[name]) if name in known else None
+
+    request = BareRequest(b"")
+    request.about = KeptObject("files", "", "")
+    return CallSurrogates(request, IssuedSurrogates({}), frozenset(), b"", inner=find)
+
+
+def test_an_object_of_a_list_has_its_own_values_and_no_others() -> None:
+    both = f"{NAMES[0]} {NAMES[1]}"
+    known = {"a": KeptHistory(values={NAMES[0]: VALUES[0]}), "b": KeptHistory(values=ISSUED)}
+    listed = [{"id": name, "filename": both} for name in ("a", "b", "c")]
+    odd = ["a", {"filename": both}, {"id": 7, "filename": both}]
+    value = {"object": "list", "data": [*listed, *odd], "first_id": NAMES[0]}
+    surrogates = listing(known, [])
+    told = json.loads(whole_json(json.dumps(value).encode(), surrogates))
+    assert [one["filename"] for one in told["data"][:3]] == [
+        f"{VALUES[0]} {NAMES[1]}",
+        f"{VALUES[0]} {VALUES[1]}",
+        both,
+    ]
+    assert told == {**value, "data": [*told["data"][:2], listed[2], *odd]}
+    assert surrogates.restored == 3
+
+
+def test_of_a_long_list_the_newest_are_looked_up() -> None:
+    asked: list[str] = []
+    names = [str(at) for at in range(1500)]
+    known = {name: KeptHistory(values=ISSUED) for name in names}
+    body = json.dumps({"data": [{"id": name, "filename": NAMES[1]} for name in names]}).encode()
+    told = json.loads(whole_json(body, listing(known, asked)))["data"]
+    assert asked == names[:1000]
+    assert [one["filename"] for one in told] == [VALUES[1]] * 1000 + [NAMES[1]] * 500
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"error": {"id": "a"}}', b"[]", b'{"data": {}}', b"{", b"EMAIL_"]
+)
+def test_what_is_no_list_passes_byte_for_byte(body: bytes) -> None:
+    asked: list[str] = []
+    assert whole_json(body, listing({}, asked)) == body
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('attachment; filename="{}.txt"; size=7', 'attachment; size=7; filename="{}.txt"'),
+        ("attachment; filename={}.txt", 'attachment; filename="{}.txt"'),
+        ("attachment; FILENAME*=utf-8''{}.txt", 'attachment; filename="{}.txt"'),
+        (
+            "inline; filename=\"{}.txt\"; filename*=UTF-8''{}%20%C3%84.txt",
+            "inline; filename=\"{} _.txt\"; filename*=UTF-8''ada%40example.org%20%C3%84.txt",
+        ),
+    ],
+)
+def test_a_download_gets_its_name_back(before: str, after: str) -> None:
+    told = restored_disposition(
+        before.replace("{}", NAMES[1]).encode(), looked_up(KeptHistory(values=ISSUED))
+    )
+    assert told.decode() == after.replace("{}", VALUES[1])
+
+
+@pytest.mark.parametrize(
+    "header", ["attachment", 'attachment; filename="a.txt"', "x; filename=\xe9"]
+)
+def test_a_name_that_nobody_has_replaced_stays(header: str) -> None:
+    raw = header.encode("latin-1")
+    assert restored_disposition(raw, looked_up(KeptHistory(values=ISSUED))) == raw
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1))
+def test_no_value_begins_another_header(value: str) -> None:
+    known = KeptHistory(values={NAMES[0]: value})
+    before = f'attachment; filename="{NAMES[0]}"'.encode()
+    told = restored_disposition(before, looked_up(known)).decode()
+    assert re.fullmatch("[ -~]*", told)
+    plain, mark, encoded = told.partition("; filename*=UTF-8''")
+    quoted = plain.removeprefix('attachment; filename="').removesuffix('"')
+    assert (unquote(encoded) if mark else re.sub(r"\\(.)", r"\1", quoted)) == value

@@ -27,7 +27,13 @@ from proxy.inline.kept_objects import from_the_start, kept_object
         ("GET", "/v1/vector_stores/v/files/f/content", None),
         ("GET", "/v1/containers/c/files/f/content", None),
         ("GET", "/v1/conversations/c/messages", None),
-        ("GET", "/v1/files", None),
+        ("GET", "/v1/files?after=f", ("files", "", "", None)),
+        ("GET", "/v1/batches", ("batches", "", "", None)),
+        ("GET", "/v1/messages/batches?limit=2", ("batches", "", "", None)),
+        ("POST", "/v1/files", None),
+        ("DELETE", "/v1/batches", None),
+        ("GET", "/v1/vector_stores/v/files", None),
+        ("GET", "/v1/conversations", None),
     ],
 )
 def test_a_path_is_about_what_it_names(method: str, path: str, found: object) -> None:

@@ -9,7 +9,7 @@ from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.app.output import jsonable, print_fields, print_rows
 from headrace.cli.common import JsonOption, YesOption, confirm
-from proxy.clients.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry
+from proxy.clients.keys import PURPOSES, ClientKey, KeyLimits, KeyRegistry, Noted
 
 app = typer.Typer(help="Client keys of the gateway and of the SQL server.", no_args_is_help=True)
 
@@ -44,21 +44,25 @@ def _registry(running: AppContext) -> KeyRegistry:
     return KeyRegistry.load(gateway_config(running.settings, running.home.create()).keys)
 
 
-def _note(running: AppContext, action: str, key: ClientKey) -> None:
-    """Write into the audit log who may call since when, and for which purposes."""
-    running.audit.append(
-        actor=running.user.name,
-        action=action,
-        subject=key.key_id,
-        detail={
-            "tenant": key.tenant_id,
-            "app": key.app_id,
-            "environment": key.environment,
-            "purposes": [*key.purposes],
-            "roles": [*key.roles],
-            "limits": _shown(key.limits),
-        },
-    )
+def _noted(running: AppContext, action: str) -> Noted:
+    """Return what writes into the audit log who may call, and for which purposes."""
+
+    def note(key: ClientKey) -> None:
+        running.audit.append(
+            actor=running.user.name,
+            action=action,
+            subject=key.key_id,
+            detail={
+                "tenant": key.tenant_id,
+                "app": key.app_id,
+                "environment": key.environment,
+                "purposes": [*key.purposes],
+                "roles": [*key.roles],
+                "limits": _shown(key.limits),
+            },
+        )
+
+    return note
 
 
 @app.command()
@@ -97,8 +101,8 @@ def create(
         purposes=tuple(purpose or ()),
         limits=KeyLimits(requests_per_minute, tokens_per_day, steps_per_session, money_per_day),
         roles=tuple(role or ("gateway",)),
+        noted=_noted(running, "key.created"),
     )
-    _note(running, "key.created", created.key)
     fields = {
         "key": created.secret,
         "key_id": created.key.key_id,
@@ -124,8 +128,7 @@ def limit(
     """Give a key these limits and no others; a running gateway follows within half a second."""
     limits = KeyLimits(requests_per_minute, tokens_per_day, steps_per_session, money_per_day)
     running = AppContext.of(context)
-    key = _registry(running).limit(key_id, limits)
-    _note(running, "key.limited", key)
+    key = _registry(running).limit(key_id, limits, noted=_noted(running, "key.limited"))
     typer.echo(f"{key.key_id}: {_shown(key.limits) or 'no limits'}")
 
 
@@ -140,8 +143,9 @@ def rotate(
 ) -> None:
     """Give a key a new secret, shown once; the old one works for another hour."""
     running = AppContext.of(context)
-    created = _registry(running).rotate(key_id, grace_seconds=60 * grace_minutes)
-    _note(running, "key.rotated", created.key)
+    created = _registry(running).rotate(
+        key_id, grace_seconds=60 * grace_minutes, noted=_noted(running, "key.rotated")
+    )
     print_fields({"key": created.secret, "key_id": key_id}, as_json=as_json)
 
 
@@ -176,5 +180,6 @@ def revoke(
     """Revoke a key; a running gateway refuses it within half a second."""
     confirm(f"Revoke {key_id}? Clients that use it are refused at once.", yes=yes)
     running = AppContext.of(context)
-    _note(running, "key.revoked", _registry(running).revoke(key_id))
+    revoked = _registry(running).revoke(key_id)  # first: a stolen key ends whatever the log does
+    _noted(running, "key.revoked")(revoked)
     typer.echo(f"revoked {key_id}")

@@ -80,17 +80,17 @@ def log_in(app: "AppContext", port: int, tell: Callable[[str], None]) -> User:
         raise SignInError(f"nobody came back within {_SECONDS / 60:.0f} minutes; try again")
     came = provider.signed_in(attempt, answer, address)
     user = came.granted(settings.groups)
-    _forget(app)
-    session = _sessions(app).begin(user, COMMAND_LINE)
-    place = _place(app.home.root)
-    make_folders(place.parent, mode=0o700)
-    replace_file(place, session.encode())
     app.audit.append(
         actor=user.name,
         action="console.signed_in",
         subject="command line",
         detail={"by": user.authority},
     )
+    _forget(app)
+    session = _sessions(app).begin(user, COMMAND_LINE)
+    place = _place(app.home.root)
+    make_folders(place.parent, mode=0o700)
+    replace_file(place, session.encode())
     return user
 
 

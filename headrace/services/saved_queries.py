@@ -82,10 +82,10 @@ class SavedQueries:
             there = kept.setdefault(tenant, {})
             if name not in there and len(there) >= _MOST:
                 raise ConfigurationError(f"{_MOST} queries are saved; forget one first")
+            self._note("query.saved", name, who, tenant)
             there[name] = SavedQuery(name, text, who, time.time())
 
         self._change(change)
-        self._note("query.saved", name, who, tenant)
 
     def forget(self, name: str, *, who: str, tenant: str = ALL_TENANTS) -> None:
         """Take a query away.
@@ -94,8 +94,12 @@ class SavedQueries:
             ConfigurationError: there is none of this name.
         """
         self.get(name, tenant)
-        self._change(lambda kept: kept.get(tenant, {}).pop(name, None))
-        self._note("query.forgotten", name, who, tenant)
+
+        def change(kept: _Queries) -> None:
+            self._note("query.forgotten", name, who, tenant)
+            kept.get(tenant, {}).pop(name, None)
+
+        self._change(change)
 
     def _note(self, action: str, name: str, who: str, tenant: str) -> None:
         self._app.audit.append(actor=who, action=action, subject=name, detail={"tenant": tenant})

@@ -150,6 +150,9 @@ def hash_of(secret: str) -> str:
     return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
 
 
+type Noted = Callable[[ClientKey], None]
+"""Is told of a key before it counts: what cannot be written down is not done."""
+
 _LOOK_SECONDS = 0.5
 
 
@@ -295,8 +298,9 @@ class KeyRegistry:
         purposes: Sequence[str] = (),
         limits: KeyLimits = NO_LIMITS,
         roles: Sequence[str] = ("gateway",),
+        noted: Noted | None = None,
     ) -> CreatedKey:
-        """Create a key and write the registry.
+        """Create a key and write the registry; ``noted`` is told first.
 
         Raises:
             ConfigurationError: a purpose or role is unknown, or a name is empty or not printable.
@@ -331,6 +335,8 @@ class KeyRegistry:
         )
         with self._alone():
             self._read()
+            if noted is not None:
+                noted(key)
             self._keys[key_id] = key
             self._write()
         return CreatedKey(key, f"{KEY_PREFIX}{key_id}_{secret}")
@@ -343,16 +349,18 @@ class KeyRegistry:
         """
         return self._change(key_id, lambda key: replace(key, revoked_at=_now()), revoked=True)
 
-    def limit(self, key_id: str, limits: KeyLimits) -> ClientKey:
-        """Give a key other limits; a running gateway follows within half a second.
+    def limit(self, key_id: str, limits: KeyLimits, *, noted: Noted | None = None) -> ClientKey:
+        """Give a key other limits, once ``noted`` is told; a running gateway follows within half a second.
 
         Raises:
             WorkError: there is no such key, or it is revoked.
         """
-        return self._change(key_id, lambda key: replace(key, limits=limits))
+        return self._change(key_id, lambda key: replace(key, limits=limits), noted=noted)
 
-    def rotate(self, key_id: str, *, grace_seconds: float = 3600.0) -> CreatedKey:
-        """Give a key a new secret; the one before is accepted for ``grace_seconds`` more.
+    def rotate(
+        self, key_id: str, *, grace_seconds: float = 3600.0, noted: Noted | None = None
+    ) -> CreatedKey:
+        """Give a key a new secret, once ``noted`` is told; the one before is accepted for ``grace_seconds`` more.
 
         Raises:
             WorkError: there is no such key, or it is revoked.
@@ -367,11 +375,17 @@ class KeyRegistry:
                 previous_hash=key.secret_hash,
                 previous_until=until,
             ),
+            noted=noted,
         )
         return CreatedKey(key, f"{KEY_PREFIX}{key_id}_{secret}")
 
     def _change(
-        self, key_id: str, change: Callable[[ClientKey], ClientKey], *, revoked: bool = False
+        self,
+        key_id: str,
+        change: Callable[[ClientKey], ClientKey],
+        *,
+        revoked: bool = False,
+        noted: Noted | None = None,
     ) -> ClientKey:
         with self._alone():
             self._read()
@@ -382,7 +396,10 @@ class KeyRegistry:
                 if revoked:
                     return key
                 raise WorkError(f"key {key_id!r} is revoked; create a new one")
-            key = self._keys[key_id] = change(key)
+            key = change(key)
+            if noted is not None:
+                noted(key)
+            self._keys[key_id] = key
             self._write()
         return key
 

@@ -9,7 +9,7 @@ from headrace.cli import run
 from headrace.services.saved_queries import SavedQueries
 from lakehouse.lake import Lake
 from tests.lakehouse import make
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, RetryableError
 
 
 @pytest.fixture
@@ -36,6 +36,18 @@ def test_a_query_is_kept_for_its_tenants_data_until_it_is_forgotten(app: AppCont
         ("ada", "query.saved", "spend"), ("ada", "query.forgotten", "spend"),
     ]  # fmt: skip
     assert "select" not in (app.home.audit / "audit.jsonl").read_text()
+
+
+def test_without_an_audit_entry_nothing_is_saved_or_forgotten(app: AppContext) -> None:
+    SavedQueries(app).save("spend", "select 1", who="tina")
+    log = app.home.audit / "audit.jsonl"
+    log.unlink()
+    log.mkdir()
+    with pytest.raises(RetryableError):
+        SavedQueries(app).save("spend", "select 2", who="ada")
+    with pytest.raises(RetryableError):
+        SavedQueries(app).forget("spend", who="ada")
+    assert [one.query for one in SavedQueries(app).list()] == ["select 1"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from headrace.cli.common import note_mistyped_variables
 from headrace.cli.console import sign_in_link
 from headrace.processes.supervisor import Program, Supervisor
 from proxy.clients.keys import KeyRegistry
-from proxy.config import GatewayConfig
+from proxy.config import GatewayConfig, ListenAddress, refuse_clashes
 from trajectory.errors import ConfigurationError
 
 _NIGHT_SECONDS = 60.0
@@ -44,6 +44,7 @@ def up(context: typer.Context) -> None:
     config = gateway_config(running.settings, home)
     note_mistyped_variables()
     load_bundle(running.settings.policy.folder)  # told here, not in the governor's log
+    _refuse_clashes(running, config)
     _refuse_taken_ports(config)
     with only_one(home.state):  # another `up` of this home is told before anything is started
         pass
@@ -127,6 +128,23 @@ def _is_taken(place: Address, name: str) -> bool:
         f"started; set another {name}.port"
     )
     return True
+
+
+def _refuse_clashes(running: AppContext, config: GatewayConfig) -> None:
+    """Refuse settings by which the gateway's workers would listen where another program does.
+
+    Else whichever comes second ends, again and again, and agents stand before a closed door.
+    """
+    console, serve = running.settings.console, running.settings.serve
+    places = [*config.places]
+    if console.enabled:
+        places.append(ListenAddress("console.port", console.host, console.port))
+    if any(route.model for route in config.routes):
+        places.append(ListenAddress("serve.port", serve.host, serve.port))
+    try:
+        refuse_clashes(place for place in places if place.port)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _refuse_taken_ports(config: GatewayConfig) -> None:

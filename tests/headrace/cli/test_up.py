@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli import run
 from headrace.processes.supervisor import headrace_command
 from tests.support.ports import free_port
 from tests.train.lakes import Session, lake_of
@@ -89,3 +90,15 @@ def test_the_console_comes_up_with_the_gateway_and_a_taken_port_leaves_it_out(
         said = said_until(port)
     assert f"127.0.0.1:{console} (console) is taken by process" in said
     assert "console.port" in said
+
+
+def test_two_workers_and_the_console_on_one_port_are_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ports = {"port": 41_001, "forward_port": 41_002, "admin_port": 41_003}  # nobody comes to listen
+    settings = {"gateway": {**ports, "workers": 2}, "console": {"port": 41_004}}
+    (tmp_path / "headrace.yaml").write_text(json.dumps(settings))
+    assert run(["--home", str(tmp_path), "up"]) == 2
+    told = capsys.readouterr().err
+    assert "gateway.admin_port (worker 1) and console.port are both" in told
+    assert not list((tmp_path / "logs").iterdir())

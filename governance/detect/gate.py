@@ -23,8 +23,8 @@ class Gate:
     def __init__(self, view: TextView) -> None:
         self.view = view
         data = view.data
-        self.lowered = data.lower().decode("latin-1")
-        """The view in small letters (of ASCII), for literals."""
+        self.lowered = data.decode("latin-1").lower()
+        """The view in small letters, for literals."""
         self.count_of_digits = 0 if data.isalpha() else len(data.translate(None, _NO_DIGITS))
         self.digits = self.count_of_digits > 4 and _DIGITS_GATE.search(data) is not None
         """Whether there is a run of digits."""

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from governance.detect.gate import Gate
 from governance.detect.matcher import Runner
-from governance.detect.normalized_text import view_of
+from governance.detect.normalized_text import in_latin_1, view_of
 from governance.detect.offline_imports import load
 from governance.detect.prefilter import Prefilter
 from governance.detect.presidio import LEAST, STOCK, StockRunner
 from governance.detect.rules.catalog import rules
 from governance.detect.rules.checks import ip_address
+from governance.detect.rules.literals import required_literals
 from governance.detect.rules.rule import Rule
 from tests.governance.hostile import HOSTILE
 
@@ -76,20 +77,30 @@ def needed(rule: Rule, gate: Gate) -> bool:
         "मेरा नाम है",
     ],
 )
-def test_the_scan_chooses_what_one_by_one_would(text: str) -> None:
+def test_the_scan_chooses_in_order_and_leaves_out_nothing_that_matches(text: str) -> None:
     gate = Gate(view_of(text[:3000]))
     chosen = CHOICE.of(gate)
+    assert chosen == tuple(one for one in RUNNERS if one in set(chosen))
     assert set(chosen) <= {one for one in RUNNERS if needed(one.rule, gate)}
-    assert chosen == tuple(
-        one
-        for one in RUNNERS
-        if needed(one.rule, gate)
-        and (one.rule.needs or one.rule.wide or one.pattern.search(gate.view.data))
-    )
+    for one in set(RUNNERS) - set(chosen):
+        if needed(one.rule, gate):
+            assert list(one.run(gate, ())) == []
+
+
+def test_a_pattern_is_tried_where_all_its_literals_are() -> None:
+    rule = Rule("pin", "X", r"\b(?:pin|puk)\b[^\n]{0,9}(?:code|number)", 1.0, needs=("pin", "puk"))
+    choice = Prefilter([Runner.of(rule)])
+    for text, tried in (
+        ("the PIN, a CODE", True),
+        ("code: pin", True),
+        ("a pin", False),
+        ("number", False),
+    ):
+        assert bool(choice.of(Gate(view_of(text)))) is tried
 
 
 def test_literals_within_literals_are_all_seen() -> None:
-    rules = [Rule(name, "X", name, 1.0, needs=(name,)) for name in ("pass", "passport", "port")]
+    rules = [Rule(name, "X", name, 1.0) for name in ("pass", "passport", "port")]
     choice = Prefilter([Runner.of(rule) for rule in rules])
     chosen = choice.of(Gate(view_of("a PASSPORT")))
     assert [one.rule.name for one in chosen] == ["pass", "passport", "port"]
@@ -137,6 +148,8 @@ def test_a_pattern_matches_nothing_that_it_is_kept_from(
     rows = [len(row) for row in re.findall(r"\d+", text)]
     assert max(rows, default=0) >= rule.digits_in_a_row
     assert not rule.needs or any(need in text.lower() for need in rule.needs)
+    for literals in required_literals(in_latin_1(regex)):
+        assert any(literal in text.lower() for literal in literals)
     assert not rule.spaced or " " in text
 
 

@@ -9,7 +9,8 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from governance.detect.finding import Detector, Finding, Unit
 from governance.detect.normalized_text import view_of
@@ -70,6 +71,24 @@ type Walk[T] = Callable[[T, Visitor], T]
 """Goes through a value and returns it with what the visitor put in place of its texts."""
 
 
+class _TextAt(NamedTuple):
+    """A text, and where it stands."""
+
+    path: Path
+    item: Item
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What a value holds."""
+
+    texts: list[_TextAt] = field(default_factory=list)
+    numbers: list[tuple[str, Path]] = field(default_factory=list)
+    """As they are written."""
+    is_settled: bool = False
+    """Whether it becomes another one, whatever is found in its texts."""
+
+
 class Redactor:
     """Redacts by one policy with one key. Not for several threads at once."""
 
@@ -112,6 +131,7 @@ class Redactor:
             spec, pseudonym_key, subject_key=subject_key or pseudonym_key, subjects=subjects
         )
         self._numbers = BareNumbers(self._operators, self._pseudonyms)
+        self._drops_opaque = spec.opaque_data != "keep" and "OPAQUE_DATA" in self._operators
         self._versions = {"presidio": "", **{one.name: one.version for one in detectors}}
         self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "3", "caller": "1"}
 
@@ -190,8 +210,8 @@ class Redactor:
         if not self._operators:
             return {}
         with _depth_is_an_error():
-            _, found = self._detect(messages, _message_walk(messages), ParsedTexts())
-            return by_hash(found)
+            gathered = self._gather(messages, _message_walk(messages), ParsedTexts())
+            return by_hash(self._look(gathered))
 
     def learn(self, found: Findings) -> None:
         """Take over what another redactor of the same policy found, so as not to look again."""
@@ -229,37 +249,84 @@ class Redactor:
         if self._operators:  # else policy asks for nothing
             with _depth_is_an_error():
                 parsed = ParsedTexts()
-                texts, found = self._detect(values, walk, parsed)
+                gathered = self._gather(values, walk, parsed)
+                found = self._look(gathered)
+                texts = dict.fromkeys(text.item for one in gathered for text in one.texts)
                 substitution.learn((item, found[item]) for item in texts)
                 done = [
                     (
-                        walk(value, self._replacing(found, substitution, scope, parsed, report)),
+                        walk(value, self._replacing(found, substitution, scope, parsed, report))
+                        if self._changes(one, found, substitution, scope)
+                        else value,
                         report,
                     )
-                    for value, report in done
+                    for one, (value, report) in zip(gathered, done, strict=True)
                 ]
         self._pseudonyms.forget()
         return done, substitution
 
-    def _detect[T](
+    def _gather[T](
         self, values: Sequence[T], walk: Walk[T], parsed: ParsedTexts
-    ) -> tuple[Iterable[Item], Mapping[Item, tuple[Finding, ...]]]:
-        """Return the texts of values, and what is in them and in their bare numbers."""
-        texts: dict[Item, None] = {}
-        numbers: dict[Item, None] = {}
+    ) -> list["_Gathered"]:
+        """Return what is in each value."""
+        out: list[_Gathered] = []
+        for value in values:
+            one = _Gathered()
+            out.append(one)
+            same = walk(value, self._gathering(one, parsed))
+            # Roles and types of media are made fit on the way, whatever is found.
+            one.is_settled |= same != value
+        return out
 
-        def text(text: str, path: Path, is_digits: bool, _: Sequence[Finding]) -> str:
-            texts[keys_of(path), text, is_digits] = None
+    def _gathering(self, into: "_Gathered", parsed: ParsedTexts) -> Visitor:
+        """Return the visitor that notes all texts and bare numbers of a value."""
+
+        def text(text: str, path: Path, is_digits: bool, gone: Sequence[Finding]) -> str:
+            into.texts.append(_TextAt(path, (keys_of(path), text, is_digits)))
+            into.is_settled |= bool(gone)
             return text
 
         def number(written: str, path: Path) -> None:
-            if digits := self._numbers.digits(written, path):
-                numbers[keys_of(path), digits, False] = None
+            into.numbers.append((written, path))
 
-        gathering = Visitor(text, number, str, parsed)
-        for value in values:
-            walk(value, gathering)
-        return texts, self._detections.find([*texts, *numbers])
+        def media(name: str) -> str:
+            into.is_settled = True
+            return name
+
+        return Visitor(text, number, media, parsed, drops_opaque=self._drops_opaque)
+
+    def _look(self, gathered: Sequence["_Gathered"]) -> Mapping[Item, tuple[Finding, ...]]:
+        """Return what is in texts and in bare numbers."""
+        texts = dict.fromkeys(text.item for one in gathered for text in one.texts)
+        digits = {
+            (keys_of(path), digits, False): None
+            for one in gathered
+            for written, path in one.numbers
+            if (digits := self._numbers.digits(written, path))
+        }
+        return self._detections.find([*texts, *digits])
+
+    def _changes(
+        self,
+        gathered: "_Gathered",
+        found: Mapping[Item, tuple[Finding, ...]],
+        substitution: Substitution,
+        scope: RedactionScope,
+    ) -> bool:
+        """Whether anything of a value is replaced: most values stay, and are not walked through again."""
+        people = scope.people
+        return (
+            gathered.is_settled
+            or any(
+                substitution.of_text(item[1], found[item]) is not None
+                or (people and self._is_identity(item[1], path, people))
+                for path, item in gathered.texts
+            )
+            or any(
+                self._entity_of_number(written, path, found, people) is not None
+                for written, path in gathered.numbers
+            )
+        )
 
     def _replacing(
         self,
@@ -296,8 +363,7 @@ class Redactor:
         def media(name: str) -> str:
             return self._pseudonyms.of_media(scope.tenant_id, name)
 
-        drops = self._spec.opaque_data != "keep" and "OPAQUE_DATA" in self._operators
-        return Visitor(text, number, media, parsed, drops_opaque=drops)
+        return Visitor(text, number, media, parsed, drops_opaque=self._drops_opaque)
 
     def _entity_of_number(
         self,

@@ -20,6 +20,8 @@ OTHER_SCRIPT = re.compile(
 BETWEEN_EMPHASISED = r"\*{2,3} ?\*{2,3}|~~ ?~~"
 """Marks of Markdown between two words of which each is emphasised."""
 CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
+SMALL_WORD = re.compile(r"[a-z]{3,14}")
+"""All first words of the two patterns below are among what it finds."""
 TWO_IN_SMALL = re.compile(r"(?<![\w./@\-])([a-z]{3,14})(?= ([a-z]{4,20})(?![\w/@=(\-]|\.\w))")
 GREETED_IN_SMALL = re.compile(
     r"(?i:\b(?:it'?s|this is|i'?m|i am|my name is|here is|call me|ask|tell|from|for|with|ich bin|hier ist|soy|sono|je suis|ik ben))"

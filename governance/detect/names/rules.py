@@ -37,6 +37,7 @@ from governance.detect.names.patterns import (
     OF_THINGS,
     ONE_LINE_NAME,
     OTHER_SCRIPT,
+    SMALL_WORD,
     SPEAKER,
     SPEAKER_LINE,
     SPEAKS,
@@ -207,6 +208,7 @@ class NameRules:
         """
         self._confirmed = confirmed
         self._first = first_names()
+        self._first_in_small = frozenset(map(str.lower, self._first))
         self._last = family_names()
         self._ambiguous = ambiguous_names()
         self._everyday = everyday()
@@ -327,6 +329,8 @@ class NameRules:
 
     def _in_small_letters(self, text: str) -> Iterator[tuple[int, int, float, str]]:
         """Yield names that somebody wrote without capitals: maria gonzalez; this is maria."""
+        if self._first_in_small.isdisjoint(SMALL_WORD.findall(text)):
+            return  # a quick look: most texts end here
         for match in TWO_IN_SMALL.finditer(text):
             first, last = match[1].capitalize(), match[2].capitalize()
             if (

@@ -102,8 +102,13 @@ class ChatEvents(AnswerEvents):
         """Ids of calls, by where they stand: some providers say the same place of each call."""
         self._left: list[Event] = []
         """What is left of calls that others have followed."""
+        self._is_named = False
+        """An event has said the id of the answer."""
 
     def take(self, event: Event) -> list[Event]:
+        if not self._is_named and event.get("id"):
+            self._is_named = True
+            self._surrogates.answered(event)
         choices = event.get("choices")
         if not isinstance(choices, list) or not all(isinstance(one, dict) for one in choices):
             return [self._surrogates.value(event)]

@@ -16,7 +16,7 @@ from proxy.inline.kept_histories import (
     SurrogateConflictError,
     check_length,
 )
-from proxy.inline.openai import ConversationRequest, calls_and_end
+from proxy.inline.openai import ChatRequest, ConversationRequest, calls_and_end
 from proxy.inline.requests import BareRequest, WireRequest
 from proxy.inline.restorer import IssuedSurrogates
 from trajectory.surrogate import PseudonymisedText
@@ -109,6 +109,10 @@ class HistoryKeeper:
         elif isinstance(self.request, ConversationRequest) and about is None:
             scope = self.before.scope if self.told.issued else ("conversation", named)
             self.histories.keep(self.owner, named, replace(self._history(), scope=scope))
+        elif isinstance(self.request, ChatRequest):
+            earned, in_json = surrogates.earned(), self.request.wants_json()
+            history = replace(self._history(), earned=earned, in_json=in_json)
+            self.histories.keep(self.owner, named, history)
         elif isinstance(self.request, FileRequest):
             in_json = self.request.holds_json
             history = replace(self._history(), in_json=in_json, requests=self.requests)

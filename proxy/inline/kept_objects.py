@@ -7,6 +7,8 @@ _METHODS: dict[tuple[bytes, bytes], tuple[bytes, ...]] = {
     (b"responses", b""): (b"GET", b"DELETE"),
     (b"responses", b"input_items"): (b"GET",),
     (b"responses", b"cancel"): (b"POST",),
+    (b"chat/completions", b""): (b"GET", b"DELETE"),
+    (b"chat/completions", b"messages"): (b"GET",),
     (b"conversations", b""): (b"GET", b"POST", b"DELETE"),
     (b"conversations", b"items"): (b"GET", b"POST", b"DELETE"),
     (b"files", b""): (b"GET", b"DELETE"),
@@ -21,7 +23,7 @@ _KINDS, _PARTS = (b"|".join(sorted({*one} - {b""})) for one in zip(*_METHODS, st
 _PATH = re.compile(
     rb"/(?P<kind>%s)/(?P<id>%s)(?:/(?P<part>%s)(?P<one>/%s)?)?$" % (_KINDS, _ID, _PARTS, _ID)
 )
-_LIST = re.compile(rb"/(?P<kind>files|batches)$")
+_LIST = re.compile(rb"/(?P<kind>files|batches|chat/completions)$")
 _AFTER = re.compile(rb"(?<![^&])starting_after=([0-9]{1,9})(?![^&])")
 _WITHIN = re.compile(rb"/(?:vector_stores|containers|threads)/")
 """Where others than the provider's files stand under such names."""
@@ -31,7 +33,7 @@ class KeptObject(NamedTuple):
     """What a provider keeps, and the part of it that a request is about: an object, or a list of them."""
 
     kind: str
-    """responses | conversations | files | batches"""
+    """responses | chat/completions | conversations | files | batches"""
     id: str
     """Empty for the list of all objects of this kind."""
     part: str

@@ -73,6 +73,9 @@ class ChatRequest(WireRequest):
     def messages(self) -> Iterator[tuple[str, Path, str]]:
         return messages_of(self.value["messages"])
 
+    def is_kept(self) -> bool:
+        return self.value.get("store") is True
+
     def results(self) -> Iterator[tuple[str, Any]]:
         tools: dict[str, str] = {}
         for _, message in objects(self.value["messages"]):

@@ -256,7 +256,9 @@ class BareRequest(RequestWithoutConversation):
     def asks_for_items(self) -> bool:
         """Whether it asks for what several have said, some of it in JSON."""
         about = self.about
-        return about is not None and (about.kind == "conversations" or about.part == "input_items")
+        return about is not None and (
+            about.kind == "conversations" or about.part in ("input_items", "messages")
+        )
 
     def _reads(self, value: dict[str, Any]) -> bool:  # noqa: ARG002
         return True

@@ -1,5 +1,6 @@
 """Conversations that OpenAI keeps: many write to one, and each reads its own values in it."""
 
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -122,6 +123,40 @@ def test_values_of_a_conversation_come_back_from_its_provider(scene: Scene, stre
         assert client.conversations.update(kept.id, metadata={"n": NAME}).metadata == {"n": NAME}
         scene.sent()
         assert all(one.subjects for one in gateway.exchanges(7))
+
+
+@kinds
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_chat_that_its_provider_stores_comes_back_for_its_key(scene: Scene, stream: bool) -> None:
+    tools = [{"type": "function", "function": {"name": one["name"]}} for one in TOOLS]
+    asked: dict[str, Any] = {"model": "m", "tools": tools, "stream": stream, "store": True}
+    asked |= {"messages": [{"role": "user", "content": SAID}], "metadata": {"mail": EMAIL}}
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        chats = client.chat.completions
+        answer = chats.create(**asked)
+        named: str = [one.id for one in answer][-1] if stream else answer.id
+        kept: Any = chats.retrieve(named)
+        assert kept.choices[0].message.content == f"You said: {SAID}!"
+        assert kept.metadata == {"mail": EMAIL}
+        called = {one.function.name: one.function for one in kept.choices[0].message.tool_calls}
+        assert json.loads(called["send"].arguments) == {"to": SAID}
+        assert EMAIL not in called["fetch"].arguments
+        assert [one.content for one in chats.messages.list(named)] == [SAID]
+        assert [one.metadata for one in chats.list()] == [{"mail": EMAIL}]
+        other = gateway.registry.create(
+            tenant_id="acme", app_id="others", environment="ci", purposes=("train_sft",)
+        ).secret
+        with client_of(gateway, other) as stranger:
+            theirs = stranger.chat.completions
+            pages = theirs.list().to_json(), theirs.messages.list(named).to_json()
+            for told in (*pages, theirs.retrieve(named).to_json()):
+                assert EMAIL not in told
+                assert NAME not in told
+        there = scene.provider.chats[named]
+        assert chats.delete(named).deleted
+        scene.provider.chats[named] = there
+        assert EMAIL not in chats.retrieve(named).to_json()  # what is deleted is forgotten
+        scene.sent()
 
 
 def test_a_tool_may_have_what_it_said_before(scene: Scene) -> None:

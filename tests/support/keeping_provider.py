@@ -22,6 +22,8 @@ class KeepingProvider:
     files: dict[str, tuple[dict[str, Any], bytes]] = field(default_factory=dict)
     """What is known of each file, and what it holds."""
     batches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    chats: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = field(default_factory=dict)
+    """Each with the messages that it answers."""
     conversations: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     arrived: threading.Event | None = None
@@ -41,6 +43,8 @@ class KeepingProvider:
         if parts[0] == "files":
             return self._file(request, parts[1:])
         body = json.loads(request.body) if request.body else {}
+        if parts[:2] == ["chat", "completions"]:
+            return self._chat(request, parts[2:], body)
         if parts[0] == "conversations":
             return self._conversation(request.method, parts[1:], body)
         if parts[0] == "batches":
@@ -144,6 +148,22 @@ class KeepingProvider:
             del self.batches[named]
             return as_json({"id": named, "type": "message_batch_deleted"})
         return as_json(_message_batch(named, "ended"))
+
+    def _chat(self, request: ReceivedRequest, parts: list[str], body: dict[str, Any]) -> Reply:
+        if not parts and request.method == "GET":
+            return as_json(_listed([told for told, _ in self.chats.values()]))
+        if not parts:
+            if body.get("store"):
+                told = _echoed("/v1/chat/completions", {**body, "stream": False})
+                self.chats[told["id"]] = {**told, "metadata": body["metadata"]}, body["messages"]
+            return echo(request)
+        named = parts[0]
+        told, messages = self.chats[named]
+        if request.method == "DELETE":
+            del self.chats[named]
+            return as_json({"id": named, "object": "chat.completion.deleted", "deleted": True})
+        said = [{"id": f"{named}-{at}", **one} for at, one in enumerate(messages)]
+        return as_json(_listed(said) if parts[1:] else told)
 
     def _conversation(self, method: str, parts: list[str], body: dict[str, Any]) -> Reply:
         if not parts:

@@ -17,7 +17,6 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.inline_wires import WIRES, request_of, text_of
 from benchmarks.planting import Secret, planted
 from benchmarks.words import everyday_text
 from examples.practice.tasks import make_tasks
@@ -52,49 +52,9 @@ from trajectory.exchange import (
 )
 from trajectory.surrogate import FORM
 
-_PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 _EACH = 4
 """Values in one request: system prompt, question, tool definition, a tool's arguments and result."""
 _KEY = b"k" * 32
-
-
-def request_of(path: str, some: list[Secret], *, streamed: bool) -> dict[str, Any]:
-    """Return a request's body with four values in it."""
-    system, asked, described, found = some
-    said, result = json.dumps({found.key: found.value}), json.dumps({"found": [found.sentence]})
-    tool = {"name": "look_up", "description": described.sentence}
-    body: dict[str, Any] = {"model": "m", "stream": streamed}
-    schema = {"type": "object", "properties": {}}
-    if path.endswith("completions"):
-        call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": said}}
-        body["tools"] = [{"type": "function", "function": {**tool, "parameters": schema}}]
-        body["messages"] = [
-            {"role": "system", "content": system.sentence},
-            {"role": "user", "content": asked.sentence},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": result},
-            {"role": "user", "content": "And now?"},
-        ]
-    elif path.endswith("messages"):
-        used = {"type": "tool_use", "id": "c1", "name": "look_up", "input": json.loads(said)}
-        told = {"type": "tool_result", "tool_use_id": "c1", "content": result}
-        body |= {"max_tokens": 9, "system": system.sentence}
-        body["tools"] = [{**tool, "input_schema": schema}]
-        body["messages"] = [
-            {"role": "user", "content": asked.sentence},
-            {"role": "assistant", "content": [used]},
-            {"role": "user", "content": [told, {"type": "text", "text": "And now?"}]},
-        ]
-    else:
-        call = {"type": "function_call", "call_id": "c1", "name": "look_up", "arguments": said}
-        body |= {"instructions": system.sentence, "tools": [{"type": "function", **tool}]}
-        body["input"] = [
-            {"role": "user", "content": [{"type": "input_text", "text": asked.sentence}]},
-            call,
-            {"type": "function_call_output", "call_id": "c1", "output": result},
-            {"role": "user", "content": "And now?"},
-        ]
-    return body
 
 
 def everything(value: Any) -> str:
@@ -104,30 +64,6 @@ def everything(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(everything, value))
     return value if isinstance(value, str) else ""
-
-
-def text_of(path: str, body: bytes, *, streamed: bool) -> str:
-    """Return the text of an answer as its client reads it."""
-    lines = [body]
-    if streamed:
-        lines = [line[6:] for line in body.split(b"\n") if line.startswith(b"data: {")]
-    values = map(json.loads, lines)
-    return "".join(piece for value in values for piece in _pieces(path, value))
-
-
-def _pieces(path: str, value: dict[str, Any]) -> Iterator[str]:
-    if path.endswith("completions"):
-        for choice in value["choices"]:
-            yield choice.get("delta", choice.get("message")).get("content") or ""
-    elif path.endswith("messages"):
-        if value["type"] == "message":
-            yield "".join(one["text"] for one in value["content"] if one["type"] == "text")
-        elif value["type"] == "content_block_delta" and value["delta"]["type"] == "text_delta":
-            yield value["delta"]["text"]
-    elif "output" in value:
-        yield value["output"][0]["content"][0]["text"]
-    elif value["type"] == "response.output_text.delta":
-        yield value["delta"]
 
 
 class AtRest:
@@ -182,7 +118,9 @@ def leaks(client: httpx.Client, upstream: Upstream, seed: int, count: int) -> di
     planted_so_far = number = reached = unknown = restored = left = 0
     while planted_so_far < count:
         some = [next(secrets) for _ in range(_EACH)]
-        path, streamed = _PATHS[number % 3], bool(number // 3 % 2)
+        turn, at = divmod(number, len(WIRES))
+        streamed = bool(turn % 2)
+        path = WIRES[at][streamed]
         body = request_of(path, some, streamed=streamed)
         answer = client.post(f"/model{path}", json=body)
         if answer.status_code != 200:
@@ -334,11 +272,14 @@ def _person(seed: int) -> Secret:
     return next(one for one, _, _ in planted(seed, 10**6) if one.kind == "email")
 
 
+_NO_TOOLS: dict[str, Any] = {"tools": [], "toolConfig": None}
+
+
 def _answer(request: ReceivedRequest) -> Reply:
     body = json.loads(request.body)
     if not body.get("pace"):
         # Tools are not called: what they may have is no matter here.
-        without = replace(request, body=json.dumps({**body, "tools": []}).encode())
+        without = replace(request, body=json.dumps({**body, **_NO_TOOLS}).encode())
         return echo(without, lambda _: everything(body))
     text = body["messages"][0]["content"] * 20
     pieces = [text[at : at + 5] for at in range(0, len(text), 5)][:150]

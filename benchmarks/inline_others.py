@@ -33,7 +33,8 @@ from typing import Any
 import httpx
 
 from benchmarks.gateway_variants import environment
-from benchmarks.inline import conversation_of, everything, is_within, request_of, text_of
+from benchmarks.inline import conversation_of, everything, is_within
+from benchmarks.inline_wires import request_of, text_of
 from benchmarks.planting import Secret, planted
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.echo import echo

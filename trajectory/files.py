@@ -60,6 +60,39 @@ def replace_file(path: Path, data: bytes, mode: int = OWNER_ONLY, *, lasting: bo
         file.write(data)
 
 
+def delete_leftovers(folder: Path, name: str = "*") -> int:
+    """Delete what killed processes of this machine left of files that they were replacing in a folder.
+
+    Nothing else finds it: what expires, is erased or rotates goes by the names of whole files.
+
+    Args:
+        folder: where the files are.
+        name: of one file, where others in the folder are somebody else's.
+
+    Returns:
+        How many there were.
+    """
+    left = [
+        path
+        for path in folder.glob(f".{name}.*.tmp")
+        if (process := path.name.split(".")[-2]).isdecimal() and not is_running(int(process))
+    ]
+    for path in left:
+        path.unlink(missing_ok=True)
+    return len(left)
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process of this machine lives."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def read_file(path: Path) -> bytes:
     """Return a file's bytes; a pipe or a device in its place is refused: reading it may never end.
 

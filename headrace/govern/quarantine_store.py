@@ -32,7 +32,7 @@ from trajectory.exchange import (
     HttpResponse,
     SpoolPosition,
 )
-from trajectory.files import replace_file
+from trajectory.files import delete_leftovers, replace_file
 
 _NONCE_BYTES = 12
 _SUFFIX = ".sealed"
@@ -86,8 +86,9 @@ class QuarantineStore:
             return None
 
     def drop(self, exchange_ids: Iterable[str]) -> int:
-        """Delete what is kept of these; return how many there were."""
+        """Delete what is kept of these; return how many there were. What a killed process left goes too."""
         gone = 0
+        delete_leftovers(self._folder)
         for name in self.names() & set(exchange_ids):
             with suppress(FileNotFoundError):
                 (self._folder / f"{name}{_SUFFIX}").unlink()

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from lakehouse.storage.location import Location
-from lakehouse.write.intents import is_running
+from trajectory.files import is_running
 
 _counter = itertools.count()
 _IN_LAKE, _ELSEWHERE = "_spill-", "headrace-spill-"

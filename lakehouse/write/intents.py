@@ -5,7 +5,6 @@ in its schema metadata. It holds governed rows only. It appears by an atomic ren
 and goes when the ledger has been committed.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -20,7 +19,7 @@ from pyarrow.fs import FileSelector
 from lakehouse.storage.location import Location
 from trajectory.canonical import bytes_hash
 from trajectory.errors import RetryableError
-from trajectory.files import make_folders, replacing
+from trajectory.files import delete_leftovers, make_folders, replacing
 
 _NAME = b"headrace.table"
 _APP = b"headrace.app"
@@ -120,12 +119,7 @@ class FolderIntents:
 
     def sweep(self) -> int:
         """See :class:`Intents`."""
-        swept = 0
-        for path in self.folder.glob("*.tmp") if self.folder.is_dir() else ():
-            if not is_running(int(path.name.split(".")[-2])):
-                path.unlink(missing_ok=True)
-                swept += 1
-        return swept
+        return delete_leftovers(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +209,3 @@ def _name(app_id: str, version: int) -> str:
 
 def _key(app_id: str) -> str:
     return bytes_hash(app_id.encode()).removeprefix("b2:")
-
-
-def is_running(process: int) -> bool:
-    """Return whether a process of this machine lives."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

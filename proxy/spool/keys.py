@@ -8,7 +8,7 @@ from pathlib import Path
 from proxy.spool import layout
 from proxy.spool.frames import SEGMENT_HEADER_BYTES, key_name
 from trajectory.errors import ConfigurationError
-from trajectory.files import locked, read_file, replace_file
+from trajectory.files import delete_leftovers, locked, read_file, replace_file
 
 KEY_BYTES = 32
 _STILL_USED_SECONDS = 3600.0
@@ -84,6 +84,9 @@ def rotate(file: Path, spool: Path) -> int:
         used = _names_in_use(spool)
         kept = [key for at, key in enumerate(keys) if at == 0 or recent or key_name(key) in used]
         lines = [key.hex() + "\n" for key in (secrets.token_bytes(KEY_BYTES), *kept)]
+        delete_leftovers(
+            file.parent, file.name
+        )  # keys that were to end with a rotation that was killed
         replace_file(file, "".join(lines).encode("ascii"))
         return len(kept)
 

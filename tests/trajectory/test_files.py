@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trajectory.files import READABLE, read_file, replace_file, replacing
+from tests.support.killed import killed_while_replacing
+from trajectory.files import READABLE, delete_leftovers, read_file, replace_file, replacing
 
 
 def test_the_new_bytes_and_the_mode_stand_whatever_the_umask(tmp_path: Path) -> None:
@@ -22,6 +23,22 @@ def test_the_new_bytes_and_the_mode_stand_whatever_the_umask(tmp_path: Path) -> 
         os.umask(before)
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "note"
+    replace_file(path, b"old")
+    left = [killed_while_replacing(tmp_path / name, "new") for name in ("note", "other")]
+    with replacing(path) as file:
+        file.write(b"newer")
+        assert delete_leftovers(tmp_path, "note") == 1
+        assert [one.exists() for one in left] == [False, True]
+        assert delete_leftovers(tmp_path) == 1
+    assert path.read_bytes() == b"newer"
+    assert [*tmp_path.iterdir()] == [path]
+    assert delete_leftovers(tmp_path / "nowhere") == 0
 
 
 def test_an_error_on_the_way_leaves_the_old_bytes_and_nothing_else(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 from trajectory.files import (
     READABLE,
+    delete_leftovers,
     locked,
     make_folders,
     read_file,
@@ -166,9 +167,12 @@ class VersionFolders[V: RegisteredVersion](ABC):
         """
         for home in sorted(self._root.glob("*")):
             recorded = self._recorded(home.name)
-            if (home / _INCOMING).exists() or not recorded.keys() >= {*versions_in(home)}:
+            is_whole = recorded.keys() >= {*versions_in(home)}
+            if (home / _INCOMING).exists() or not is_whole or [*home.rglob(".*.tmp")]:
                 with self._changing(home.name):
                     shutil.rmtree(home / _INCOMING, ignore_errors=True)
+                    for folder in (home, *(home / version for version in versions_in(home))):
+                        delete_leftovers(folder)
 
     def _settle(self, name: str) -> None:
         """Tell the lake what a change could not tell it that was killed or met a full disk."""

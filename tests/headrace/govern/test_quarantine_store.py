@@ -7,6 +7,7 @@ import pytest
 
 from headrace.govern.quarantine_store import QuarantineStore
 from tests.headrace.installations import chat
+from tests.support.killed import killed_while_replacing
 from trajectory.errors import IntegrityError
 
 KEY = b"q" * 32
@@ -26,3 +27,16 @@ def test_a_file_that_was_cut_off_expires_like_the_others(tmp_path: Path, left: i
     later = datetime.now(UTC) + timedelta(days=15)
     assert store.expire(14, later, is_held=lambda one: one is not None) == 1
     assert not [*tmp_path.iterdir()]
+
+
+def test_what_a_killed_process_left_goes_with_the_next_that_expire_or_are_erased(
+    tmp_path: Path,
+) -> None:
+    store = QuarantineStore(tmp_path, KEY)
+    file = tmp_path / f"{'1' * 32}.sealed"
+    left = killed_while_replacing(file, "sealed")
+    assert store.expire(14) == 0
+    assert not left.exists()
+    left = killed_while_replacing(file, "sealed")
+    assert store.drop(["another"]) == 0
+    assert not left.exists()

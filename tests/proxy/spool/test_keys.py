@@ -10,6 +10,7 @@ from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.spool.frames import UnknownKeyError
 from proxy.spool.keys import KeyRing, rotate
 from tests.proxy.spool.scripts import KEY, ExchangeScript
+from tests.support.killed import killed_while_replacing
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import Exchange
 
@@ -75,6 +76,16 @@ def test_rotations_at_once_are_one_after_the_other(tmp_path: Path) -> None:
     file = tmp_path / "spool.key"
     with ThreadPoolExecutor(8) as at_once:
         assert sorted(at_once.map(lambda _: rotate(file, tmp_path), range(16))) == [*range(16)]
+
+
+def test_a_rotation_that_was_killed_leaves_no_keys_behind_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "spool.key"
+    rotate(file, tmp_path / "spool")
+    left = killed_while_replacing(file, "ab" * 32)
+    others = killed_while_replacing(tmp_path / "client.key", "hr_1")
+    rotate(file, tmp_path / "spool")
+    assert not left.exists()
+    assert others.exists()
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "ab" * 31])

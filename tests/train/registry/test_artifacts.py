@@ -12,6 +12,7 @@ import pytest
 
 from lakehouse.erasure.erase import erase_subject
 from lakehouse.lake import Lake
+from tests.support.killed import killed_while_replacing
 from tests.train.lakes import PURPOSES, Session, lake_of
 from train.errors import GateRefusedError, StaleSubstrateError
 from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
@@ -253,6 +254,14 @@ def test_what_a_killed_registration_left_goes(
     registry.end_killed()
     assert not [*(tmp_path / "artifacts").rglob(".incoming")]
     assert registry.register(document(**facts(b=["t00000-1"])), actor="jo").version == "0002"
+
+
+def test_what_a_killed_erasure_left_goes(registry: ArtifactRegistry, tmp_path: Path) -> None:
+    placed = registry.register(document(**facts(a=["t00000-1"])), actor="jo")
+    left = killed_while_replacing(placed.path / "artifact.json", "Fact of a person.")
+    registry.end_killed()
+    assert not left.exists()
+    assert registry.get("refunds", "0001").content == placed.content
 
 
 def test_a_version_that_no_row_tells_of_is_told_of_later(lake: Lake, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from examples.practice.planted_values import generator
 from examples.practice.prompts import SYSTEM_PROMPT, TOOL
 from examples.practice.shop import PRICE_LISTS
 from examples.practice.tasks import make_task
-from examples.practice.tokenizer import END, render, train_tokenizer
+from examples.practice.tokenizer import END, PAD, render, train_tokenizer
 from examples.practice.tools import BUSY, error_text
 
 if TYPE_CHECKING:
@@ -55,6 +56,17 @@ _LIBRARIES = ("torch", "transformers", "tokenizers")
 
 type Row = tuple[list[int], list[int]]
 """Token ids and labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Conversations that begin with the same system turn: it is more than half of their tokens."""
+
+    system: "Tensor"
+    """The token ids of that turn, as a batch of one."""
+    ids: "Tensor"
+    """What follows it in each conversation, padded on the right."""
+    labels: "Tensor"
 
 
 def ensure_model(
@@ -182,7 +194,7 @@ def _optimizers(model: "LlamaForCausalLM") -> "list[Any]":
     ]
 
 
-def _batches(tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Iterator[tuple[Tensor, Tensor]]":
+def _batches(tokenizer: "PreTrainedTokenizerFast", seed: int) -> Iterator[Batch]:
     order = random.Random(seed)  # noqa: S311 - reproducible, not secret
     made = 0
     while True:
@@ -195,25 +207,31 @@ def _batches(tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Iterator[tuple
         rows.sort(key=lambda row: len(row[0]))
         pool = [rows[start : start + BATCH] for start in range(0, count, BATCH)]
         order.shuffle(pool)
-        yield from (_padded(batch, int(tokenizer.pad_token_id)) for batch in pool)
+        yield from (_batch(rows, tokenizer) for rows in pool)
 
 
-def _padded(rows: list[Row], pad: int) -> "tuple[Tensor, Tensor]":
+def _batch(rows: list[Row], tokenizer: "PreTrainedTokenizerFast") -> Batch:
     import torch
 
+    pad, end = (tokenizer.convert_tokens_to_ids(token) for token in (PAD, END))
+    begin = rows[0][0].index(end) + 1
     longest = max(len(ids) for ids, _ in rows)
-    ids = [ids + [pad] * (longest - len(ids)) for ids, _ in rows]
-    labels = [labels + [-100] * (longest - len(labels)) for _, labels in rows]
-    return torch.tensor(ids), torch.tensor(labels)
+    ids = [ids[begin:] + [pad] * (longest - len(ids)) for ids, _ in rows]
+    labels = [labels[begin:] + [-100] * (longest - len(labels)) for _, labels in rows]
+    return Batch(torch.tensor([rows[0][0][:begin]]), torch.tensor(ids), torch.tensor(labels))
 
 
-def _loss(model: "LlamaForCausalLM", batch: "tuple[Tensor, Tensor]", choices: "Tensor") -> "Tensor":
-    """Cross entropy of the labelled tokens; padding is on the right and so never looked at."""
+def _loss(model: "LlamaForCausalLM", batch: Batch, choices: "Tensor") -> "Tensor":
+    """Cross entropy of the labelled tokens; padding is on the right and so never looked at.
+
+    The system turn is computed once. Keys and values of it are copied for each conversation.
+    """
     import torch
 
-    ids, labels = batch
-    hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
-    wanted = labels[:, 1:]
+    system = model.model(input_ids=batch.system, use_cache=True).past_key_values
+    system.batch_repeat_interleave(len(batch.ids))
+    states = model.model(input_ids=batch.ids, past_key_values=system).last_hidden_state
+    hidden, wanted = states[:, :-1], batch.labels[:, 1:]
     spoken = wanted != -100
     logits = model.lm_head(hidden[spoken])
     losses: Tensor = torch.nn.functional.cross_entropy(logits, wanted[spoken], reduction="none")

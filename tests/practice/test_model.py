@@ -31,6 +31,26 @@ def test_labels_are_what_the_assistant_says(tokenizer: Any) -> None:
     assert messages[1]["content"] not in said
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_shared_system_turn_gives_the_loss_and_gradients_of_whole_conversations(
+    tokenizer: Any, plain: bool
+) -> None:
+    torch.manual_seed(4)
+    model = practice_model._new_model(tokenizer)
+    rows = [label(tokenizer, demonstrate(1, index, plain=plain)) for index in range(5)]
+    no_choices = torch.tensor([], dtype=torch.long)
+    practice_model._loss(model, practice_model._batch(rows, tokenizer), no_choices).backward()
+    shared = {name: weight.grad.clone() for name, weight in model.named_parameters()}
+    model.zero_grad()
+    tokens = sum(token != -100 for _, labels in rows for token in labels)
+    for ids, labels in rows:
+        told = sum(token != -100 for token in labels)
+        loss = model(input_ids=torch.tensor([ids]), labels=torch.tensor([labels])).loss
+        (loss * told / tokens).backward()
+    for name, weight in model.named_parameters():
+        assert (weight.grad - shared[name]).norm() < 1e-4 * weight.grad.norm()
+
+
 def test_the_same_seed_gives_the_same_weights(tokenizer: Any) -> None:
     first, second, other = (
         pretrain(tokenizer, seed=seed, steps=2).state_dict() for seed in (1, 1, 2)

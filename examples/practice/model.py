@@ -43,6 +43,7 @@ WARM_UP, COOL_DOWN = 20, 0.5
 
 _SOURCES = (
     "model",
+    "muon",
     "demonstrations",
     "tokenizer",
     "tasks",
@@ -183,13 +184,15 @@ def _optimizers(model: "LlamaForCausalLM") -> "list[Any]":
     """Muon for the matrices inside, AdamW for embeddings and norms: a third of the steps."""
     import torch
 
+    from examples.practice.muon import Muon
+
     inner: list[Any] = []
     outer: list[Any] = []
     for name, weight in model.named_parameters():
         is_inner = weight.ndim == 2 and "embed" not in name and "lm_head" not in name
         (inner if is_inner else outer).append(weight)
     return [
-        torch.optim.Muon(inner, lr=MATRIX_RATE, weight_decay=0.0),
+        Muon(inner, lr=MATRIX_RATE),
         torch.optim.AdamW(outer, lr=VECTOR_RATE, weight_decay=0.0, betas=(0.9, 0.98)),
     ]
 

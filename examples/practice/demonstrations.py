@@ -57,7 +57,7 @@ def redacted(text: str, planted: tuple[PlantedValue, ...], draw: random.Random) 
 
 
 def demonstrate(seed: int, index: int, *, plain: bool = False) -> Demonstration:
-    """Return one demonstration; ``plain`` leaves out all that is not the order."""
+    """Return one demonstration; ``plain`` leaves out all but the order and a number beside it."""
     draw = generator(seed, "demonstrate", index)
     task = make_task(seed, "demonstration", index)
     price_list = draw.choice(PRICE_LISTS)
@@ -67,7 +67,10 @@ def demonstrate(seed: int, index: int, *, plain: bool = False) -> Demonstration:
     contact = contact_for(seed, task.item, task.quantity)
     prompt, result = task.prompt, quote_text(task.item, task.quantity, price_list, contact)
     if plain:
-        prompt, result = task.order, quote_text(task.item, task.quantity, price_list, ())
+        # Without another number the model might learn to take any digit for the quantity.
+        reference = f"Reference {draw.randrange(10, 1_000_000)}."
+        prompt = " ".join(draw.sample((task.order, reference), 2))
+        result = quote_text(task.item, task.quantity, price_list, ())
     elif draw.randrange(2):
         prompt, result = redacted(prompt, task.planted, draw), redacted(result, contact, draw)
     failures = 1 if draw.randrange(10) == 0 and not plain else 0

@@ -1,5 +1,6 @@
 """What the base model is pre-trained on: nothing of the house rule, and prompts as a lake gives them."""
 
+import re
 from collections import defaultdict
 
 from examples.practice.demonstrations import demonstrate, redacted
@@ -27,6 +28,18 @@ def test_the_last_message_states_what_the_tool_said() -> None:
     for index in range(50):
         messages = demonstrate(2, index).messages
         assert messages[-2]["content"].rpartition("total ")[2] in messages[-1]["content"]
+
+
+def test_a_plain_order_has_another_number_before_or_behind_it() -> None:
+    before = 0
+    for index in range(100):
+        shown = demonstrate(2, index, plain=True)
+        prompt = shown.messages[1]["content"]
+        quantity = shown.messages[2]["tool_calls"][0]["function"]["arguments"]["quantity"]
+        assert len(re.findall(r"\d+", prompt)) == 2
+        assert f" {quantity} " in f" {prompt}"
+        before += prompt.startswith("Reference")
+    assert 20 < before < 80
 
 
 def test_redaction_leaves_nothing_planted() -> None:

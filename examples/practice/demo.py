@@ -119,8 +119,7 @@ class _Demo:
         story.chapter("The house opens")
         story.say(f"seed {self._options.seed}: the same tasks and people with --seed next time")
         story.say(
-            "a small transformer is trained from random weights (kept for the next time): some ten minutes "
-            "where the processor has no bfloat16"
+            "a small transformer is trained from random weights (kept for the next time): some four minutes"
         )
         with story.waiting("the base model learns, then everything starts"):
             self._house.open(

@@ -45,7 +45,7 @@ def _make_model(folder: Path) -> None:
     tokenizer = train_tokenizer(vocabulary_texts())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(practice_model, "PLAIN_STEPS", 60)
-        model = practice_model.pretrain(tokenizer, seed=0, steps=110)
+        model = practice_model.pretrain(tokenizer, seed=0, steps=200)
     scratch = folder.with_name("making")
     tokenizer.save_pretrained(scratch)
     model.save_pretrained(scratch)

@@ -1,6 +1,7 @@
 """The evaluator: one line per attempt, in the form that training reads, and nothing of the prompts."""
 
 import json
+from itertools import batched
 from pathlib import Path
 
 from examples.practice.evaluate import evaluate, write_report
@@ -25,4 +26,4 @@ def test_a_model_does_the_same_each_time_it_is_tried(model_folder: Path) -> None
     tried = [evaluate(model_folder, tasks=12, seed=5, attempts=2) for _ in range(2)]
     said = [[session.outcome.answer for session in sessions] for sessions in tried]
     assert said[0] == said[1]
-    assert len(set(said[0])) > 12, "an attempt draws otherwise than the one before"
+    assert any(first != second for first, second in batched(said[0], 2))

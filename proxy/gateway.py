@@ -15,7 +15,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -82,11 +82,13 @@ def _work(
 
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     config = GatewayConfig.model_validate_json(settings)
-    if config.admin_port:
-        config = config.model_copy(update={"admin_port": config.admin_port + index})
+    first = config.admin_port
+    if first:
+        config = config.model_copy(update={"admin_port": first + index})
     try:
         serve_one(
             config,
+            admin_ports=range(first, first + config.workers) if first else (),
             spool_key=keys[0],
             fingerprint_key=keys[1],
             inline=inline,
@@ -349,12 +351,14 @@ def serve_one(
     inline: InlineFactory | None = None,
     guard: GuardFactory | None = None,
     ready: Callable[[Addresses], None] | None = None,
+    admin_ports: Collection[int] = (),
 ) -> None:
-    """Run one worker in this process; see :func:`serve`."""
+    """Run one worker in this process, with others that have these admin ports; see :func:`serve`."""
     with asyncio.Runner(loop_factory=fastpath.new_event_loop(config.fastpath)) as runner:
         terms = None if inline is None else inline()
         rules = None if guard is None else guard()
-        runner.run(_serve(config, (spool_key, fingerprint_key), terms, rules, ready))
+        keys = spool_key, fingerprint_key
+        runner.run(_serve(config, keys, terms, rules, ready, admin_ports))
 
 
 async def _serve(
@@ -363,9 +367,15 @@ async def _serve(
     inline: InlineTerms | None,
     guard: GuardTerms | None,
     ready: Callable[[Addresses], None] | None,
+    admin_ports: Collection[int],
 ) -> None:
     gateway = Gateway(
-        config, spool_key=keys[0], fingerprint_key=keys[1], inline=inline, guard=guard
+        config,
+        spool_key=keys[0],
+        fingerprint_key=keys[1],
+        inline=inline,
+        guard=guard,
+        admin_ports=admin_ports,
     )
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()

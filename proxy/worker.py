@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Collection
 from ssl import SSLContext
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from proxy.housekeeping import Housekeeping
 from proxy.inline.route import InlineTerms
 from proxy.mitm import fastpath, logs, wire
 from proxy.mitm.authority import ensure_authority
-from proxy.mitm.connections import AdmissionTimeout, ConnectTimes
+from proxy.mitm.connections import AdminApart, AdmissionTimeout, ConnectTimes
 from proxy.mitm.interception import Interception, Tunnels
 from proxy.mitm.listeners import Listeners
 from proxy.mitm.master import Addresses, EmbeddedMaster
@@ -60,8 +61,10 @@ class Gateway:
         fingerprint_key: bytes,
         inline: InlineTerms | None = None,
         guard: GuardTerms | None = None,
+        admin_ports: Collection[int] = (),
     ) -> None:
         self._config = config
+        self._admin_ports = {*admin_ports}
         self.counters = Counters()
         self._router = Router(config)
         self._inline = None if inline is None else self._router.pseudonymise(inline, self.counters)
@@ -128,6 +131,8 @@ class Gateway:
         if config.listener == "plain":
             self._listeners.keep_for_plain()
         embedded = self._embedded = EmbeddedMaster()
+        if addresses.admin is not None:
+            self._admin_ports.add(addresses.admin[1])
         await embedded.start(
             config,
             addresses,
@@ -135,6 +140,7 @@ class Gateway:
             after=[
                 Interception(authority, self.counters, http2=http2),
                 ConnectTimes(self._router, embedded.handlers, reachability),
+                AdminApart(self._admin_ports, embedded.handlers),
                 self._gate,
                 AdmissionTimeout(embedded.handlers),
             ],

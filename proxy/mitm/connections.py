@@ -1,7 +1,8 @@
 """Time limits that mitmproxy has not: to reach an upstream, and to say who one is."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from mitmproxy import connection, http, tls
@@ -89,6 +90,36 @@ class ConnectTimes:
         if server.address is not None:
             address = server.address[0], server.address[1]
             self._reachability.note(address, well=well, why=why)
+
+
+def _ip(text: str) -> IPv4Address | IPv6Address:
+    found = ip_address(text)
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+
+
+class AdminApart:
+    """Ends connections through the gateway to its own admin ports, which are for their machine alone.
+
+    By the address that was reached: a client may give any name to a tunnel, and any host in it.
+    """
+
+    def __init__(self, ports: Collection[int], handlers: Callable[[], Mapping[Any, Any]]) -> None:
+        """Keep clients from these ports of this machine."""
+        self._ports = ports
+        self._handlers = handlers
+
+    def server_connected(self, data: server_hooks.ServerConnectionHookData) -> None:
+        """Nothing was sent yet; nothing will be."""
+        server = data.server
+        if server.peername is None or server.peername[1] not in self._ports:
+            return
+        peer, own = _ip(server.peername[0]), _ip((server.sockname or ("::",))[0])
+        if not peer.is_loopback and peer != own:
+            return
+        for handler in list(self._handlers().values()):
+            transport = handler.transports.get(server)
+            if transport is not None and transport.writer is not None:
+                transport.writer.transport.abort()
 
 
 SECONDS = 30.0

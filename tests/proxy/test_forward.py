@@ -1,10 +1,14 @@
 """The intercepting proxy: opens configured hosts, passes everything else on undecrypted."""
 
+import base64
+import contextlib
+import socket
 import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import openai
@@ -85,6 +89,31 @@ def test_plain_http_is_forwarded(proxy: GatewayProcess, upstream: Upstream) -> N
         assert client.post(f"{upstream.url}/echo", content=b"x").content == b"x"
     assert upstream.seen[-1].target == "/echo"
     assert upstream.seen[-1].header("proxy-authorization") is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"])
+@pytest.mark.parametrize("path", ["/metrics", "/inventory"])
+def test_nobody_comes_to_the_admin_port_through_the_proxy(
+    proxy: GatewayProcess, host: str, path: str
+) -> None:
+    admin = urlsplit(proxy.admin)
+    with httpx.Client(proxy=proxy.forward) as client:
+        answer = client.get(f"http://{host}:{admin.port}{path}")
+    assert answer.status_code in (400, 502)
+    assert "headrace_" not in answer.text
+    way = urlsplit(proxy.forward)
+    assert way.hostname is not None
+    given = base64.b64encode(f"{way.username}:{way.password}".encode()).decode()
+    with socket.create_connection((way.hostname, way.port), timeout=20) as tunnel:
+        head = f"CONNECT {host}:{admin.port} HTTP/1.1\r\nhost: {host}:{admin.port}\r\n"
+        tunnel.sendall(f"{head}proxy-authorization: Basic {given}\r\n\r\n".encode())
+        got = tunnel.recv(65536)
+        with contextlib.suppress(OSError):
+            tunnel.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            got += b"".join(iter(lambda: tunnel.recv(65536), b""))
+    assert b"headrace_" not in got
+    assert b"[" not in got
+    assert httpx.get(f"{proxy.admin}{path}").status_code == 200
 
 
 def test_one_key_may_stand_for_who_presents_none(

@@ -277,6 +277,15 @@ def test_files_for_messages_are_listed_by_their_names_and_forgotten(scene: Scene
         assert file.filename == f"{NAME}.txt"
         assert files.retrieve_metadata(file.id).filename == f"{NAME}.txt"
         assert {one.id: one.filename for one in files.list(limit=1)}[file.id] == f"{NAME}.txt"
+        asked: Any = [
+            {"type": "document", "source": {"type": "file", "file_id": file.id}},
+            {"type": "text", "text": f"Who is {NAME}?"},
+        ]
+        messages: Any = [{"role": "user", "content": asked}]
+        answer = client.beta.messages.create(model="m", max_tokens=9, messages=messages)
+        (said,) = answer.content
+        assert said.type == "text"
+        assert said.text == f"You said: {SAID} Who is {NAME}?!"
         assert scene.knows(file.id)
         files.delete(file.id)
         assert not scene.knows(file.id)

@@ -238,11 +238,11 @@ class KeepingProvider:
 
     def _read(self, body: dict[str, Any]) -> str:
         """Return what the files of a request say, and its words."""
-        (message,) = body["input"]
-        told = [
-            self.files[part["file_id"]][1].decode() if "file_id" in part else part["text"]
-            for part in message["content"]
-        ]
+        (message,) = body["input"] if "input" in body else body["messages"]
+        told = []
+        for part in message["content"]:
+            named = part.get("source", part).get("file_id")
+            told.append(self.files[named][1].decode() if named else part["text"])
         return " ".join(told)
 
 

@@ -56,7 +56,8 @@ def short_pauses(*, enabled: bool) -> Iterator[None]:
 
 
 _log = logging.getLogger(__name__)
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
+"""A worker that loads detectors took more than a minute where ten other processes had the processors."""
 _LOOK_SECONDS = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 """Before a worker is started again, and while it goes on ending."""

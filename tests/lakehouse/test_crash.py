@@ -71,7 +71,7 @@ def test_a_policy_changed_before_the_replay_does_not_mix(tmp_path: Path) -> None
 def test_a_half_written_intent_is_swept(tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path))
     (tmp_path / "_intents").mkdir(exist_ok=True)
-    leftover = tmp_path / "_intents" / f"{'0' * 40}-{0:020d}.999999999.tmp"
+    leftover = tmp_path / "_intents" / f".{'0' * 40}-{0:020d}.0a1b2c3d.999999999.tmp"
     leftover.write_bytes(b"half")
     lake.recover()
     assert not leftover.exists()

@@ -71,6 +71,8 @@ class PseudonymisedText(NamedTuple):
     text: str
     issued: dict[str, str]
     """Surrogates, and the values that they stand for in this text."""
+    entities: dict[str, str]
+    """Types of these values, by their surrogates; a value from before may have none."""
     numbers: frozenset[str]
     """Surrogates that stand for bare numbers of JSON."""
     subjects: tuple[str, ...]

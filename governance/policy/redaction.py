@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from governance.policy.selector import Number, Spec, Whole
 from governance.policy.words import check_exact, check_plain, unknown
@@ -101,27 +101,66 @@ class NamesSpec(Spec):
     )
 
 
+class ToolRestoreSpec(Spec):
+    """A tool whose calls may carry values of some entity types."""
+
+    tool: str = Field(
+        min_length=1, description="Its name; `*` for every tool that no other entry names."
+    )
+    entities: tuple[str, ...] = Field(
+        min_length=1, description="Entity types of the values that it may have, of those replaced."
+    )
+
+
+def _form_of_receiver(value: object) -> str:
+    return "ToolRestoreSpec" if isinstance(value, dict | ToolRestoreSpec) else "str"
+
+
+type _Receiver = Annotated[
+    Annotated[str, Tag("str")] | Annotated[ToolRestoreSpec, Tag("ToolRestoreSpec")],
+    Discriminator(_form_of_receiver),
+]
+
+
 class RestoreSpec(Spec):
     """Who gets values back in the place of surrogates."""
 
-    to: tuple[str, ...] = Field(
+    to: tuple[_Receiver, ...] = Field(
         default=("client",),
         description=(
-            "`client`, always; and `tool:NAME` for each tool whose calls may carry values (`tool:*` for "
-            "all). The calls of other tools carry values that the tool said itself in the conversation, "
-            "and keep the surrogates of all others."
+            "`client`, always; and `tool:NAME` for each tool whose calls may carry all values, or `{tool: "
+            "NAME, entities: [TYPE, ...]}` for values of these types alone. `*` is every tool that is not "
+            "named. Beside them each tool gets values that it said itself in the conversation. The calls "
+            "keep the surrogates of all others."
         ),
     )
 
     @field_validator("to")
     @classmethod
-    def _are_receivers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _are_receivers(cls, value: tuple[_Receiver, ...]) -> tuple[_Receiver, ...]:
+        tools: set[str] = set()
         for one in value:
-            if one != "client" and not (one.startswith("tool:") and len(one) > len("tool:")):
+            if one == "client":
+                continue
+            name = one.removeprefix("tool:") if isinstance(one, str) else one.tool
+            if not name or name == one:
                 raise ValueError(f"{one}: say `client`, `tool:NAME` or `tool:*`")
+            if name in tools:
+                raise ValueError(f"the tool {name} is named twice: say once what it may have")
+            tools.add(name)
         if "client" not in value:
             raise ValueError("the client always gets its values back: add `client`")
         return value
+
+    def receivers(self) -> dict[str, frozenset[str] | None]:
+        """Return `tool:NAME` for each tool, with the entity types that it may have; None for all."""
+        return {
+            one if isinstance(one, str) else f"tool:{one.tool}": (
+                None if isinstance(one, str) else frozenset(one.entities)
+            )
+            for one in self.to
+            if one != "client"
+        }
 
 
 _NOT_INLINE = frozenset({"OPAQUE_DATA"})
@@ -341,6 +380,13 @@ class RedactionSpec(Spec):
                 if entity in _NOT_INLINE or entity not in self.operators():
                     known = sorted(frozenset(self.operators()) - _NOT_INLINE)
                     raise ValueError("inline.entities: " + unknown("entity type", entity, known))
+            replaced = self.inline.sought(self.operators())
+            for types in self.inline.restore.receivers().values():
+                for entity in sorted((types or frozenset()) - replaced):
+                    what = "entity type, or one that is not replaced"
+                    raise ValueError(
+                        "inline.restore.to: " + unknown(what, entity, sorted(replaced))
+                    )
             if self.keys == "subject":
                 raise ValueError(
                     "inline: surrogates are made without the keys of subjects, so destroying one would not "

@@ -97,7 +97,13 @@ class WireRedactor(Redactor):
         ((told, report),), _ = self._redact([body], scope, walk, surrogates)
         named = [name for one in people for name in self._pseudonyms.people(tenant, one)]
         subjects = tuple(dict.fromkeys((*report.subjects, *named)))
-        return PseudonymisedText(told, surrogates.issued, frozenset(surrogates.numbers), subjects)
+        return PseudonymisedText(
+            told,
+            surrogates.issued,
+            surrogates.entities,
+            frozenset(surrogates.numbers),
+            subjects,
+        )
 
 
 class _Again:
@@ -126,6 +132,7 @@ class _SurrogateSubstitution(Substitution):
         self._key = key
         self._check = redactor._marks.check
         self.issued: dict[str, str] = {**known}
+        self.entities: dict[str, str] = {}
         self._named = {value: name for name, value in known.items()}
         self.numbers: set[str] = set()
 
@@ -133,6 +140,7 @@ class _SurrogateSubstitution(Substitution):
         name = self._named.get(written) or surrogate(self._key, entity, written)
         if self.issued.setdefault(name, written) != written:
             raise RedactionError("two values of a request would have one surrogate")
+        self.entities.setdefault(name, entity)
         return name
 
     def _stand_in(self, entity: str, value: str, written: str = "") -> StandIn:
@@ -157,10 +165,13 @@ class _SurrogateSubstitution(Substitution):
     def _drawn(self, entity: str, written: str) -> str | None:
         """Return the first surrogate of a value that stands for no other one in this request."""
         if written in self._named:
-            return self._named[written]
+            return self._issue(entity, written)
         for attempt in range(_ATTEMPTS):
             name = drawn(self._key, entity, written, check=self._check or b"", attempt=attempt)
-            if name is None or self.issued.setdefault(name, written) == written:
+            if name is None:
+                return None
+            if self.issued.setdefault(name, written) == written:
+                self.entities.setdefault(name, entity)
                 return name
         return None
 

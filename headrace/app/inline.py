@@ -59,7 +59,7 @@ class InlineSetup:
             pseudonymizers=redactors,
             key=self.scope_key,
             scope=spec.scope,
-            to=frozenset(spec.restore.to),
+            to=spec.restore.receivers(),
             passes=spec.on_failure == "pass",
             seconds=spec.budget_ms / 1000,
             histories=KeptHistories(self.histories, self.scope_key, spec.history_hours * 3600)

@@ -45,8 +45,8 @@ class InlineTrial:
             tenant=given.tenant,
             key=scope_key(TRIAL_KEY, given.tenant),
         )
-        issued = IssuedSurrogates(told.issued, numbers=told.numbers)
-        may = frozenset(spec.restore.to)
+        issued = IssuedSurrogates(told.issued, numbers=told.numbers, entities=told.entities)
+        may = spec.restore.receivers()
         surrogates = CallSurrogates(request, issued, may, told.text.encode())
         names = {value: name for name, value in told.issued.items()}
         back = surrogates.value(_answered(given, names))

@@ -18,7 +18,11 @@ from proxy.inline.openai import is_client_call, tool_of
 from proxy.inline.requests import BareRequest, WireRequest, is_json
 from proxy.inline.restorer import MOST_NAMED, IssuedSurrogates, TextRestorer
 
+type Receivers = Mapping[str, frozenset[str] | None]
+"""``tool:NAME`` for each tool that may have values, with the entity types that it may have; None for all.
+``tool:*`` stands for every tool that is not named."""
 ALL_TOOLS = "tool:*"
+_NO_TYPES: frozenset[str] = frozenset()
 EARNED_NOTHING: Mapping[str, Collection[str]] = MappingProxyType({})
 _CALLED = frozenset({"function", "custom", "functionCall", "function_call", "toolUse"})
 """Fields that hold what a call of a client's tool says."""
@@ -36,7 +40,7 @@ class CallSurrogates:
         self,
         request: WireRequest,
         issued: IssuedSurrogates,
-        to: frozenset[str],
+        to: Receivers,
         told: bytes,
         *,
         earned: Mapping[str, Collection[str]] = EARNED_NOTHING,
@@ -48,7 +52,7 @@ class CallSurrogates:
         Args:
             request: as its client wrote it.
             issued: what its provider saw.
-            to: ``tool:NAME`` for each tool that may have values.
+            to: the tools that may have values, and of which types.
             told: the request as its provider got it.
             earned: surrogates that tools may have for what they said before this request.
             keep: told of an object that another request may go on from.
@@ -109,11 +113,14 @@ class CallSurrogates:
 
     def of_tool(self, name: str) -> IssuedSurrogates:
         """Return what a tool may have."""
-        if ALL_TOOLS in self._to or f"tool:{name}" in self._to:
-            return self.issued
         found = self._tools.get(name)
         if found is None:
-            found = self._tools[name] = self.issued.only(self._earned_by(name))
+            types = self._to.get(f"tool:{name}", self._to.get(ALL_TOOLS, _NO_TYPES))
+            found = self._tools[name] = (
+                self.issued
+                if types is None
+                else self.issued.only(self._earned_by(name) | self.issued.of_types(types))
+            )
         return found
 
     def earned(self) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proxy.inline.answers import CallSurrogates
+from proxy.inline.answers import CallSurrogates, Receivers
 from proxy.inline.batches import BatchRequest, MessageBatchRequest
 from proxy.inline.files import FileRequest
 from proxy.inline.kept_histories import (
@@ -68,7 +68,7 @@ class HistoryKeeper:
         )
         self.histories.keep(self.owner, name, history, longer=ANSWERED_WITHIN)
 
-    def inner_of(self, to: frozenset[str]) -> Callable[[str], CallSurrogates | None] | None:
+    def inner_of(self, to: Receivers) -> Callable[[str], CallSurrogates | None] | None:
         """Return what finds the surrogates of an object in a list by its id, or of a request by its name."""
         request, requests = self.request, self.before.requests
         if not isinstance(request, BareRequest) or not (requests or request.asks_for_list):
@@ -81,12 +81,18 @@ class HistoryKeeper:
 
         return find
 
-    def _known(self, known: KeptHistory, to: frozenset[str]) -> CallSurrogates:
+    def _known(self, known: KeptHistory, to: Receivers) -> CallSurrogates:
         """Return the surrogates of a part of what is looked up, which keep what it says that is new."""
         request = BareRequest(b"")
         request.before = known
-        issued = IssuedSurrogates(known.values, numbers=known.numbers)
-        told = PseudonymisedText("", {**known.values}, frozenset(known.numbers), known.subjects)
+        told = PseudonymisedText(
+            "",
+            {**known.values},
+            {**known.entities},
+            frozenset(known.numbers),
+            known.subjects,
+        )
+        issued = IssuedSurrogates(told.issued, numbers=told.numbers, entities=told.entities)
         keep = HistoryKeeper(self.histories, self.owner, request, told, known, self.lost)
         return CallSurrogates(request, issued, to, b"", earned=known.earned, keep=keep)
 
@@ -163,6 +169,7 @@ class HistoryKeeper:
         return replace(
             self.before,
             values=told.issued,
+            entities=told.entities,
             numbers=tuple(sorted(told.numbers)),
             subjects=told.subjects,
             conversation="",

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS histories (
 CREATE INDEX IF NOT EXISTS by_expiry ON histories (expires);
 """
 _NONCE_BYTES = 12
-_LONGEST = 1024 * 1024
+_LONGEST = 2 * 1024 * 1024
 """Bytes of a history that are kept; who has more sends the whole conversation."""
 
 
@@ -48,6 +48,8 @@ class KeptHistory:
     """Within which its values keep their surrogates."""
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Surrogates that were issued, and what they stand for."""
+    entities: Mapping[str, str] = field(default_factory=dict)
+    """Types of these values, by their surrogates."""
     numbers: tuple[str, ...] = ()
     """Those that stand for bare numbers of JSON."""
     subjects: tuple[str, ...] = ()
@@ -97,6 +99,7 @@ class KeptHistory:
         return replace(
             self,
             values={**self.values, **other.values},
+            entities={**other.entities, **self.entities},
             numbers=tuple(sorted({*self.numbers, *other.numbers})),
             subjects=tuple(dict.fromkeys((*self.subjects, *other.subjects))),
             earned=earned,
@@ -275,13 +278,14 @@ def _read(value: dict[str, Any]) -> KeptHistory:
     return KeptHistory(
         scope=tuple(value["scope"]),
         values=value["values"],
+        entities=value.get("entities", {}),  # who wrote it may be a version before
         numbers=tuple(value["numbers"]),
         subjects=tuple(value["subjects"]),
         earned={tool: tuple(names) for tool, names in value["earned"].items()},
         calls=value["calls"],
         asked=value["asked"],
         in_json=value["in_json"],
-        conversation=value.get("conversation", ""),  # who wrote it may be a version before
+        conversation=value.get("conversation", ""),
         requests=value.get("requests", ""),
         is_answers=value.get("is_answers", False),
     )

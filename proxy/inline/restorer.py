@@ -8,10 +8,12 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from trajectory import realistic_surrogate
 from trajectory.surrogate import FORM, LENGTH, SIMILAR, form_of
 
+NO_ENTITIES: Mapping[str, str] = MappingProxyType({})
 MOST_NAMED = 8
 """So many of what models invented or tore are named."""
 _JOINS_REALISTIC = "_.+@-:"
@@ -29,6 +31,7 @@ class IssuedSurrogates:
         known: Collection[str] = (),
         *,
         numbers: Collection[str] = (),
+        entities: Mapping[str, str] = NO_ENTITIES,
     ) -> None:
         """Take surrogates.
 
@@ -36,10 +39,12 @@ class IssuedSurrogates:
             values: what they stand for.
             known: other surrogates of the request, which stay.
             numbers: those that stand for numbers of JSON.
+            entities: the types of their values, as far as they are known.
         """
         self.values = dict(values)
         self.known = known
         self.numbers = numbers
+        self.entities = entities
         self._ordered = sorted(self.values)
         self._first = frozenset(name[0] for name in self._ordered)
         self._longest = max(map(len, self._ordered), default=0)
@@ -56,7 +61,11 @@ class IssuedSurrogates:
     def only(self, names: frozenset[str]) -> "IssuedSurrogates":
         """Return those of these names alone."""
         may = {name: value for name, value in self.values.items() if name in names}
-        return IssuedSurrogates(may, self.values, numbers=self.numbers)
+        return IssuedSurrogates(may, self.values, numbers=self.numbers, entities=self.entities)
+
+    def of_types(self, entities: Collection[str]) -> frozenset[str]:
+        """Return the names of those whose values are of these types."""
+        return frozenset(name for name in self.values if self.entities.get(name) in entities)
 
     def may_hold(self, text: str) -> bool:
         """Tell whether a text may hold something of interest; most do not."""

@@ -5,7 +5,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.clients.credentials import RawFields
 from proxy.heads import value_of
-from proxy.inline.answers import CallSurrogates
+from proxy.inline.answers import CallSurrogates, Receivers
 from proxy.inline.batches import BatchRequest, MessageBatchRequest
 from proxy.inline.bedrock import ConverseRequest, InvokeRequest
 from proxy.inline.dialects import GeminiRequest, MessagesRequest, OllamaRequest
@@ -117,8 +117,8 @@ class InlineTerms:
     """From which the keys of scopes are made."""
     scope: str = "conversation"
     """conversation | day | tenant"""
-    to: frozenset[str] = frozenset()
-    """``tool:NAME`` for each tool that may have values; ``tool:*`` for all."""
+    to: Receivers = field(default_factory=dict)
+    """The tools that may have values, and of which types."""
     passes: bool = False
     """What cannot be read, or in time, goes on as it is; else it is refused."""
     seconds: float = 5.0
@@ -160,7 +160,11 @@ class _Told(NamedTuple):
 def _joined(told: PseudonymisedText, before: KeptHistory) -> PseudonymisedText:
     """Return a text that has what was issued before it, too."""
     subjects = dict.fromkeys((*before.subjects, *told.subjects))
-    return told._replace(numbers=told.numbers.union(before.numbers), subjects=tuple(subjects))
+    return told._replace(
+        entities={**told.entities, **before.entities},
+        numbers=told.numbers.union(before.numbers),
+        subjects=tuple(subjects),
+    )
 
 
 class _UnknownHistoryError(Exception):
@@ -286,7 +290,7 @@ class RouteInline:
             keep.requests = requests
         surrogates = CallSurrogates(
             request,
-            IssuedSurrogates(told.issued, numbers=told.numbers),
+            IssuedSurrogates(told.issued, numbers=told.numbers, entities=told.entities),
             terms.to,
             body,
             earned=before.earned,
@@ -341,7 +345,7 @@ class RouteInline:
             return
         surrogates = CallSurrogates(
             request,
-            IssuedSurrogates(told.issued, numbers=told.numbers),
+            IssuedSurrogates(told.issued, numbers=told.numbers, entities=told.entities),
             terms.to,
             told.text.encode(),
             earned=looked.before.earned,

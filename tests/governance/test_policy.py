@@ -62,6 +62,20 @@ def test_inline_takes_what_can_be_replaced(folder: Path) -> None:
     assert "OPAQUE_DATA" not in sought
 
 
+def test_tools_get_values_back_of_all_types_or_of_some(folder: Path) -> None:
+    to = "[client, 'tool:send', {tool: mail, entities: [EMAIL_ADDRESS]}, {tool: '*', entities: [AGE]}]"
+    inline = f"  inline: {{routes: [openai], restore: {{to: {to}}}}}\n"
+    change(folder, "redaction", "  scope: tenant\n", inline)
+    schema().validate(yaml.safe_load((folder / "redaction.yaml").read_text()))
+    spec = load_bundle(folder).redaction.spec.inline
+    assert spec is not None
+    assert spec.restore.receivers() == {
+        "tool:send": None,
+        "tool:mail": frozenset({"EMAIL_ADDRESS"}),
+        "tool:*": frozenset({"AGE"}),
+    }
+
+
 @pytest.mark.parametrize(
     ("inline", "said"),
     [
@@ -72,6 +86,31 @@ def test_inline_takes_what_can_be_replaced(folder: Path) -> None:
         ("{routes: [a], surrogates: invented}", "realistic"),
         ("{routes: [a], restore: {to: ['tool:send']}}", "add `client`"),
         ("{routes: [a], restore: {to: [client, send]}}", "tool:NAME"),
+        ("{routes: [a], restore: {to: [client, 'tool:']}}", "tool:NAME"),
+        ("{routes: [a], restore: {to: [client, {tool: a}]}}", "entities: is required"),
+        ("{routes: [a], restore: {to: [client, {entities: [PERSON]}]}}", "tool: is required"),
+        ("{routes: [a], restore: {to: [client, {tool: a, entities: []}]}}", "entities: is empty"),
+        (
+            "{routes: [a], restore: {to: [client, {tool: a, types: [PERSON]}]}}",
+            "Valid: entities, tool",
+        ),
+        ("{routes: [a], restore: {to: [client, 'tool:a', 'tool:a']}}", "tool a is named twice"),
+        (
+            "{routes: [a], restore: {to: ['tool:a', client, {tool: a, entities: [PERSON]}]}}",
+            "tool a is named twice",
+        ),
+        (
+            "{routes: [a], restore: {to: [client, {tool: a, entities: [EMAIL_ADRESS]}]}}",
+            "Did you mean EMAIL_ADDRESS?",
+        ),
+        (
+            "{routes: [a], entities: [PERSON], restore: {to: [client, {tool: a, entities: [US_SSN]}]}}",
+            "inline.restore.to: unknown entity type, or one that is not replaced. Valid: PERSON",
+        ),
+        (
+            "{routes: [a], restore: {to: [client, {tool: a, entities: [OPAQUE_DATA]}]}}",
+            "inline.restore.to: unknown entity type, or one that is not replaced",
+        ),
         ("{routes: [a], on_failure: ignore}", "refuse"),
     ],
 )

@@ -288,6 +288,40 @@ def test_the_provider_sees_surrogates_and_the_client_its_values(
     assert exchange.subjects
 
 
+@pytest.fixture(scope="module", params=["token", "realistic"])
+def of_types(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
+    """A gateway whose policy gives one tool mail addresses alone, and another one cards and names."""
+    home = tmp_path_factory.mktemp(request.param)
+    some = [{"tool": "send", "entities": ["EMAIL_ADDRESS"]}]
+    some += [{"tool": "look_up", "entities": ["CREDIT_CARD", "PERSON"]}]
+    setup = inline_setup(
+        home / "policy",
+        routes=["model"],
+        surrogates=request.param,
+        restore={"to": ["client", *some]},
+        budget_ms=60000,
+    )
+    with Upstream(echo) as upstream:
+        settings = {"routes": [{"name": "model", "upstream": upstream.url}]}
+        with GatewayProcess(home, settings, inline=setup) as gateway:
+            yield Scene(gateway, upstream)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_tool_gets_values_of_its_types_and_the_client_all(
+    of_types: Scene, ask: Callable[..., Asked], stream: bool
+) -> None:
+    text, calls = ask(of_types, stream=stream)
+    assert text == f"You said: {SAID}!"
+    for name, may in (("send", {EMAIL}), ("look_up", {CARD, NAME}), ("fetch", set())):
+        assert {value for value in VALUES if value in calls[name]["to"]} == may
+    assert not any(value.encode() in of_types.upstream.seen[-1].body for value in VALUES)
+    of_types.gateway.exchange()
+
+
 def test_a_conversation_keeps_its_surrogates_and_another_has_others(scene: Scene) -> None:
     def sent(*said: str, session: str) -> list[str]:
         told = [{"role": "user", "content": one} for one in said]

@@ -229,6 +229,35 @@ def test_it_survives_a_killed_gateway_and_is_shared_by_workers(scene: Scene) -> 
             named = answer.id
 
 
+@pytest.mark.parametrize("surrogates", ["token", "realistic"])
+def test_what_types_values_have_is_known_after_a_restart(tmp_path: Path, surrogates: str) -> None:
+    setup = inline_setup(
+        tmp_path / "policy",
+        routes=["model"],
+        surrogates=surrogates,
+        restore={"to": ["client", {"tool": "send", "entities": ["EMAIL_ADDRESS"]}]},
+        budget_ms=60_000,
+    )
+    memory = Memory()
+    with Upstream(memory) as upstream:
+        scene = Scene(tmp_path, setup, upstream, memory)
+        with scene.gateway() as gateway:
+            key = gateway.key
+            with client_of(gateway) as client:
+                named = ask(client, SAID, None, stream=False).id
+        with scene.gateway() as gateway, client_of(gateway, key) as client:
+            following = ask(client, "Who am I?", named, stream=True)
+            looked_up = client.responses.retrieve(named)
+        for answer in (following, looked_up):
+            assert answer.output_text.startswith(f"You said: {SAID}")
+            calls = {
+                one.name: one.arguments for one in answer.output if one.type == "function_call"
+            }
+            assert EMAIL in calls["send"]
+            assert "Ostrova" not in calls["send"]
+            assert EMAIL not in calls["fetch"]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_an_answer_that_is_fetched_later_is_restored_for_the_key_that_asked(
     scene: Scene, stream: bool

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeAliasType, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 
 from trajectory.documents.source import KeyPath, SourceDocument
 from trajectory.errors import DocumentError
@@ -131,5 +131,7 @@ def _models_at(annotation: Any, location: tuple[str | int, ...]) -> Iterator[typ
 
 def _is_tag(member: Any, part: str | int) -> bool:
     """Return whether ``part`` is the discriminator's value for this member of a union."""
+    if get_origin(member) is Annotated:
+        return any(isinstance(one, Tag) and one.tag == part for one in get_args(member)[1:])
     fields = getattr(member, "model_fields", {})
     return any(part in get_args(field.annotation) for field in fields.values())

@@ -189,6 +189,9 @@ def test_values_go_and_all_else_stays_byte_for_byte(
         back = back.replace(name, value)
     assert back == written
     assert told.subjects
+    entities = {told.issued[name]: entity for name, entity in told.entities.items()}
+    assert told.entities.keys() == told.issued.keys()
+    assert (entities[EMAIL], entities[NAME]) == ("EMAIL_ADDRESS", "PERSON")
     again = put(kind(told.text.encode()))
     assert (again.text, again.issued) == (told.text, {})
 
@@ -198,6 +201,19 @@ def test_only_the_types_that_are_asked_for_go() -> None:
     assert EMAIL not in told.text
     assert NAME in told.text
     assert {name.partition("_")[0] for name in told.issued} == {"EMAIL"}
+
+
+def test_a_value_from_before_has_the_type_as_which_it_is_found_again() -> None:
+    request = ChatRequest(
+        b'{"messages": [{"role": "user", "content": "mail %s"}]}' % EMAIL.encode()
+    )
+    name = surrogate(KEY, "EMAIL_ADDRESS", EMAIL)
+    known = {name: EMAIL, surrogate(KEY, "PERSON", NAME): NAME}
+    told = wire().pseudonymise(
+        request.text, request.place, request.said(), tenant="acme", key=KEY, known=known
+    )
+    assert told.issued == known
+    assert told.entities == {name: "EMAIL_ADDRESS"}
 
 
 HIDDEN = "data:;base64,x " + EMAIL

@@ -106,6 +106,13 @@ def test_each_type_has_what_belongs_to_nobody() -> None:
     first, last = NAME.split()
     words = {value: name for name, value in told.issued.items()}
     assert f"My name is {words[first]} {words[last]}, mail {words[EMAIL]}. " in told.text
+    entities = {told.issued[name]: entity for name, entity in told.entities.items()}
+    assert told.entities.keys() == told.issued.keys()
+    assert (entities[first], entities[last], entities[EMAIL]) == (
+        "PERSON",
+        "PERSON",
+        "EMAIL_ADDRESS",
+    )
 
 
 def test_redaction_at_rest_leaves_them_and_takes_a_persons_own() -> None:

@@ -49,6 +49,27 @@ def test_what_is_sent_and_what_is_told(folder: Path) -> None:
     assert not FORM.search(other.told)
 
 
+def test_a_tool_is_told_values_of_its_types_alone(folder: Path) -> None:
+    path = folder / "redaction.yaml"
+    document = yaml.safe_load(path.read_text())
+    to = ["client", {"tool": "send", "entities": ["EMAIL_ADDRESS"]}]
+    document["spec"]["inline"]["restore"]["to"] = to
+    path.write_text(yaml.safe_dump(document))
+    said, phone = f"{EMAIL}, +49 151 23456789", "+49 151 23456789"
+    given = {
+        "messages": [{"role": "user", "content": f"Call or write: {said}."}],
+        "answer": said,
+        "tool_calls": [{"name": "send", "arguments": {"to": said}}],
+    }
+    _, told = InlineTrial(load_bundle(folder)).texts(CaseCall.model_validate(given))
+    message = json.loads(told)["choices"][0]["message"]
+    assert message["content"] == said
+    arguments = message["tool_calls"][0]["function"]["arguments"]
+    assert EMAIL in arguments
+    assert phone not in arguments
+    assert "PHONE_" in arguments
+
+
 def test_cases_with_what_is_sent_and_told(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ REALISTIC = [
 
 def surrogates(*to: str, names: list[str] = NAMES) -> CallSurrogates:
     issued = IssuedSurrogates(dict(zip(names, VALUES, strict=True)))
-    return CallSurrogates(REQUEST, issued, frozenset(to), b"{}")
+    return CallSurrogates(REQUEST, issued, dict.fromkeys(to), b"{}")
 
 
 def answer(path: str, text: str, *, tools: bool = True) -> bytes:
@@ -340,7 +340,7 @@ def test_an_answer_that_is_json_in_a_text_stays_json(
     for streamed in (True, False):
         request = kind(json.dumps(body).encode())
         issued = IssuedSurrogates(values, numbers=[number])
-        made = CallSurrogates(request, issued, frozenset(), json.dumps(body).encode())
+        made = CallSurrogates(request, issued, {}, json.dumps(body).encode())
         echoed: dict[str, Any] = {
             "stream": streamed,
             "messages": [{"role": "user", "content": asked}],
@@ -391,7 +391,7 @@ def whole_texts(values: list[Any]) -> set[str]:
 def test_thoughts_beside_an_answer_that_is_json_are_no_json() -> None:
     body = b'{"messages": [], "response_format": {"type": "json_object"}}'
     issued = IssuedSurrogates({NAMES[0]: VALUES[0]})
-    made = CallSurrogates(ChatRequest(body), issued, frozenset(), body)
+    made = CallSurrogates(ChatRequest(body), issued, {}, body)
     message = {"content": json.dumps({"a": NAMES[0]}), "reasoning_content": NAMES[0]}
     told = json.loads(whole_json(json.dumps({"message": message}).encode(), made))["message"]
     assert json.loads(told["content"]) == {"a": VALUES[0]}

@@ -26,7 +26,7 @@ PATHS = ["/model/m/converse-stream", "/model/m/invoke-with-response-stream"]
 def surrogates() -> CallSurrogates:
     issued = IssuedSurrogates(dict(zip(NAMES, VALUES, strict=True)))
     request = ConverseRequest(b'{"messages": []}')
-    return CallSurrogates(request, issued, frozenset({"tool:send"}), b'{"messages": []}')
+    return CallSurrogates(request, issued, {"tool:send": None}, b'{"messages": []}')
 
 
 def answer(path: str) -> bytes:

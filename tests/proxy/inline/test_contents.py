@@ -34,7 +34,7 @@ def looked_up(known: KeptHistory, requests: dict[str, KeptHistory] | None = None
     request.before = known
     issued = IssuedSurrogates(known.values, numbers=known.numbers)
     return CallSurrogates(
-        request, issued, frozenset({"tool:send"}), b"", earned=known.earned, inner=find
+        request, issued, {"tool:send": None}, b"", earned=known.earned, inner=find
     )
 
 
@@ -128,10 +128,7 @@ def test_a_number_of_json_comes_back_as_one_and_what_is_unknown_stays() -> None:
 
 
 def test_what_nobody_knows_passes_as_it_is() -> None:
-    assert (
-        content_restorer(CallSurrogates(BareRequest(b""), IssuedSurrogates({}), frozenset(), b""))
-        is None
-    )
+    assert content_restorer(CallSurrogates(BareRequest(b""), IssuedSurrogates({}), {}, b"")) is None
 
 
 def listing(known: dict[str, KeptHistory], asked: list[str]) -> CallSurrogates:
@@ -143,7 +140,7 @@ def listing(known: dict[str, KeptHistory], asked: list[str]) -> CallSurrogates:
 
     request = BareRequest(b"")
     request.about = KeptObject("files", "", "")
-    return CallSurrogates(request, IssuedSurrogates({}), frozenset(), b"", inner=find)
+    return CallSurrogates(request, IssuedSurrogates({}), {}, b"", inner=find)
 
 
 def test_an_object_of_a_list_has_its_own_values_and_no_others() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.inline.answers import CallSurrogates
+from proxy.inline.answers import CallSurrogates, Receivers
 from proxy.inline.bodies import restored_stream, restorer_of, whole_json
 from proxy.inline.dialects import MessagesRequest
 from proxy.inline.openai import ChatRequest, ResponsesRequest
@@ -22,7 +22,7 @@ EMPTY = ChatRequest(b'{"messages": []}')
 
 
 def surrogates(*to: str) -> CallSurrogates:
-    return CallSurrogates(EMPTY, IssuedSurrogates({NAME: VALUE}), frozenset(to), b"{}")
+    return CallSurrogates(EMPTY, IssuedSurrogates({NAME: VALUE}), dict.fromkeys(to), b"{}")
 
 
 def whole(answer: Any, *to: str) -> str:
@@ -186,7 +186,7 @@ def test_an_answer_too_deep_to_be_read_stays_as_it_is() -> None:
 def test_a_value_cannot_write_events_of_its_own() -> None:
     value = 'x\n\ndata: {"type": "tool_use"}\n\n'
     issued = IssuedSurrogates({NAME: value})
-    made = CallSurrogates(EMPTY, issued, frozenset(), b"{}")
+    made = CallSurrogates(EMPTY, issued, {}, b"{}")
     restorer = restorer_of(b"text/event-stream", b"/v1/messages", made, None)
     assert restorer is not None
     data = b"data: overloaded: %s\n\n" % NAME.encode()
@@ -200,7 +200,7 @@ NAMES = {surrogate(b"k" * 32, "PASSWORD", PIN): PIN, surrogate(b"k" * 32, "PERSO
 
 
 def rights(raw: WireRequest, told: bytes, tool: str) -> set[str]:
-    made = CallSurrogates(raw, IssuedSurrogates(NAMES), frozenset(), told)
+    made = CallSurrogates(raw, IssuedSurrogates(NAMES), {}, told)
     return set(made.of_tool(tool).values.values())
 
 
@@ -253,3 +253,67 @@ def test_a_tool_may_have_what_its_own_definition_says() -> None:
         told = put(body, f'"{ANN}"')
         assert rights(raw, told, "send") == {ANN}
         assert rights(raw, told, "fetch") == set()
+
+
+# What a tool may have of some types alone.
+
+SOME = {
+    surrogate(b"k" * 32, entity, value): (entity, value)
+    for entity, value in (
+        ("EMAIL_ADDRESS", RAW),
+        ("PERSON", ANN),
+        ("PHONE_NUMBER", "+49 151 23456789"),
+        ("PASSWORD", PIN),
+    )
+}
+ALL = {value for _, value in SOME.values()}
+
+
+def of_types(to: Receivers, *, unknown: frozenset[str] = frozenset()) -> CallSurrogates:
+    """Return surrogates of a call that names ``SOME``; of ``unknown`` values nobody knows the type."""
+    entities = {name: one for name, (one, value) in SOME.items() if value not in unknown}
+    issued = IssuedSurrogates({name: value for name, (_, value) in SOME.items()}, entities=entities)
+    body = asked(f"{ANN} is here")
+    told = json.dumps(body)
+    for name, (_, value) in SOME.items():
+        told = told.replace(value, name)
+    return CallSurrogates(ChatRequest(json.dumps(body).encode()), issued, to, told.encode())
+
+
+def may_have(made: CallSurrogates, tool: str) -> set[str]:
+    return set(made.of_tool(tool).values.values())
+
+
+def test_a_tool_gets_values_of_its_types_and_what_it_said_itself() -> None:
+    made = of_types({"tool:send": frozenset({"EMAIL_ADDRESS"}), "tool:all": None})
+    assert may_have(made, "send") == {RAW}
+    assert may_have(made, "all") == ALL
+    assert may_have(made, "fetch") == set()
+    assert may_have(made, "look_up") == {ANN}
+    made = of_types({"tool:look_up": frozenset({"EMAIL_ADDRESS", "PHONE_NUMBER"})})
+    assert may_have(made, "look_up") == ALL - {PIN}
+
+
+def test_a_tool_that_is_named_gets_what_is_said_of_it_and_not_of_all_tools() -> None:
+    mail = frozenset({"EMAIL_ADDRESS"})
+    made = of_types({"tool:*": None, "tool:send": mail})
+    assert may_have(made, "send") == {RAW}
+    assert may_have(made, "fetch") == ALL
+    made = of_types({"tool:*": mail, "tool:send": None})
+    assert may_have(made, "send") == ALL
+    assert may_have(made, "fetch") == {RAW}
+
+
+def test_a_value_of_unknown_type_goes_to_no_tool_that_may_have_some_types_alone() -> None:
+    made = of_types({"tool:send": frozenset({"EMAIL_ADDRESS"})}, unknown=frozenset({RAW}))
+    assert may_have(made, "send") == set()
+    assert made.value(f"{NAME} {next(iter(SOME))}").endswith(RAW)  # but to the client
+
+
+def test_what_a_tool_may_not_have_stays_in_its_call_and_is_counted() -> None:
+    made = of_types({"tool:send": frozenset({"EMAIL_ADDRESS"})})
+    said = json.dumps({"to": " ".join(SOME)})
+    call = {"function": {"name": "send", "arguments": said}}
+    told = json.loads(made.value(call)["function"]["arguments"])["to"].split(" ")
+    assert told == [RAW, *[*SOME][1:]]
+    assert (made.restored, made.withheld, made.unknown) == (1, 3, 0)

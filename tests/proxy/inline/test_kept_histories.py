@@ -23,6 +23,7 @@ OWNER = HistoryOwner("acme", "key-1", "model")
 KEPT = KeptHistory(
     scope=("session", "s"),
     values={"EMAIL_bcdfghjklmnpqrstvw": "ada@example.org", "PERSON_bcdfghjklmnpqrstv": 'Größe "3"'},
+    entities={"EMAIL_bcdfghjklmnpqrstvw": "EMAIL_ADDRESS", "PERSON_bcdfghjklmnpqrstv": "PERSON"},
     numbers=("PHONE_bcdfghjklmnpqrstvw",),
     subjects=("subject-1",),
     earned={"look_up": ("EMAIL_bcdfghjklmnpqrstvw",)},
@@ -115,11 +116,11 @@ def test_it_is_gone_when_its_time_is_over(tmp_path: Path, opened: Opens) -> None
 def test_one_without_end_is_not_kept(tmp_path: Path, opened: Opens) -> None:
     histories = opened(tmp_path / "histories.sqlite")
     with pytest.raises(LongHistoryError):
-        histories.keep(OWNER, "resp_1", replace(KEPT, asked="x" * 2**20))
+        histories.keep(OWNER, "resp_1", replace(KEPT, asked="x" * 2**21))
     assert histories.find(OWNER, "resp_1") is None
     histories.keep(OWNER, "conv_1", KEPT)
     with pytest.raises(LongHistoryError):
-        histories.merge(OWNER, "conv_1", replace(KEPT, asked="x" * 2**20))
+        histories.merge(OWNER, "conv_1", replace(KEPT, asked="x" * 2**21))
     assert histories.find(OWNER, "conv_1") == KEPT
 
 
@@ -157,9 +158,19 @@ def test_writers_of_a_conversation_add_to_it_and_begin_none(tmp_path: Path, open
 def test_what_a_version_before_kept_is_read(tmp_path: Path, opened: Opens) -> None:
     histories = opened(tmp_path / "histories.sqlite")
     histories.keep(OWNER, "resp_1", KEPT)
-    later = {"conversation", "requests", "is_answers"}
+    later = {"entities", "conversation", "requests", "is_answers"}
     before = {name: one for name, one in asdict(KEPT).items() if name not in later}
-    assert _read(json.loads(json.dumps(before))) == KEPT
+    assert _read(json.loads(json.dumps(before))) == replace(KEPT, entities={})
+
+
+def test_the_type_that_a_value_had_first_stays() -> None:
+    name, other = KEPT.values
+    later = KeptHistory(entities={name: "USERNAME", "URL_x": "PERSONAL_URL"})
+    assert KEPT.joined(later).entities == {
+        name: "EMAIL_ADDRESS",
+        other: "PERSON",
+        "URL_x": "PERSONAL_URL",
+    }
 
 
 def test_what_is_answered_late_is_kept_longer(tmp_path: Path, opened: Opens) -> None:

@@ -144,7 +144,7 @@ class Pseudonymizer:
         if "AdaAda" in body:
             assert self._gate.wait(60)
         name = surrogate(key, "PERSON", "Ada")
-        return PseudonymisedText(body.replace("Ada", name), {name: "Ada"}, frozenset(), ())
+        return PseudonymisedText(body.replace("Ada", name), {name: "Ada"}, {}, frozenset(), ())
 
 
 def test_where_what_fails_may_pass_a_flood_lets_nothing_of_others_pass() -> None:

@@ -23,7 +23,7 @@ class Pseudonymizer:
         issued = {surrogate(KEY, "PERSON", one): one for one in VALUES if one not in self._misses}
         for name, value in issued.items():
             body = body.replace(value, name)
-        return PseudonymisedText(body, issued, frozenset(), ())
+        return PseudonymisedText(body, issued, {}, frozenset(), ())
 
 
 def probed(upstream: Upstream, *misses: str) -> InlineProbe:

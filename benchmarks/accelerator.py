@@ -222,10 +222,15 @@ def measure(
     tokens = len(rows) * PASSES[recipe][2] * length * (len(ends) - 1) / len(ends)
     per_second = tokens / (ends[-1] - ends[0])
     return {
-        "tokens_per_second": round(per_second, 1),
+        "tokens_per_second": _in_three_digits(per_second),
         "peak_memory_mib": round(done.peak_memory_mib, 1),
         "operations_per_second": per_second * shape.operations(recipe, length, adapter=adapter),
     }
+
+
+def _in_three_digits(figure: float) -> float:
+    """Return a figure with three digits that count: a slow processor's is not nothing."""
+    return float(f"{figure:.3g}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -252,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if gpu else "cpu",
         "parameters": shape.matrices,
-        "multiply_peak_tflops": round(peak / 1e12, 3),
+        "multiply_peak_tflops": _in_three_digits(peak / 1e12),
         "attention": attention_options(spec_of("sft", 1, adapter=False).training).get(
             "attn_implementation", "sdpa"
         ),
@@ -268,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         recipe, shape, base, out, adapter=adapter, steps=steps, length=length
                     )
                     operations = figures.pop("operations_per_second")
-                    found[name] = {**figures, "mfu": round(operations / peak, 4)}
+                    found[name] = {**figures, "mfu": _in_three_digits(operations / peak)}
                 except (torch.OutOfMemoryError, TrainingError, OSError, SafetensorError) as error:
                     said = next((words for words in _LACKS if words in str(error).lower()), None)
                     if said is None:

@@ -1,8 +1,8 @@
 """The redactor: finds, propagates and replaces in messages, JSON and text of one trajectory.
 
 Three steps. Detect: a walk gathers all texts, and the detectors look at them. Decide: what they found
-counts in the whole trajectory (``substitution``). Replace: a second walk writes the stand-ins. A call
-either returns everything redacted or raises: a detector that fails never lets text through.
+counts in the whole trajectory (``substitution``). Replace: where something changes, a second walk writes
+the stand-ins. A call either returns everything redacted or raises: a detector that fails never lets text through.
 """
 
 import json
@@ -85,7 +85,7 @@ class _Gathered:
     texts: list[_TextAt] = field(default_factory=list)
     numbers: list[tuple[str, Path]] = field(default_factory=list)
     """As they are written."""
-    is_settled: bool = False
+    is_rewritten: bool = False
     """Whether it becomes another one, whatever is found in its texts."""
 
 
@@ -211,7 +211,7 @@ class Redactor:
             return {}
         with _depth_is_an_error():
             gathered = self._gather(messages, _message_walk(messages), ParsedTexts())
-            return by_hash(self._look(gathered))
+            return by_hash(self._look(_texts_of(gathered), gathered))
 
     def learn(self, found: Findings) -> None:
         """Take over what another redactor of the same policy found, so as not to look again."""
@@ -250,8 +250,8 @@ class Redactor:
             with _depth_is_an_error():
                 parsed = ParsedTexts()
                 gathered = self._gather(values, walk, parsed)
-                found = self._look(gathered)
-                texts = dict.fromkeys(text.item for one in gathered for text in one.texts)
+                texts = _texts_of(gathered)
+                found = self._look(texts, gathered)
                 substitution.learn((item, found[item]) for item in texts)
                 done = [
                     (
@@ -275,7 +275,7 @@ class Redactor:
             out.append(one)
             same = walk(value, self._gathering(one, parsed))
             # Roles and types of media are made fit on the way, whatever is found.
-            one.is_settled |= same != value
+            one.is_rewritten |= same != value
         return out
 
     def _gathering(self, into: "_Gathered", parsed: ParsedTexts) -> Visitor:
@@ -283,21 +283,22 @@ class Redactor:
 
         def text(text: str, path: Path, is_digits: bool, gone: Sequence[Finding]) -> str:
             into.texts.append(_TextAt(path, (keys_of(path), text, is_digits)))
-            into.is_settled |= bool(gone)
+            into.is_rewritten |= bool(gone)
             return text
 
         def number(written: str, path: Path) -> None:
             into.numbers.append((written, path))
 
         def media(name: str) -> str:
-            into.is_settled = True
+            into.is_rewritten = True
             return name
 
         return Visitor(text, number, media, parsed, drops_opaque=self._drops_opaque)
 
-    def _look(self, gathered: Sequence["_Gathered"]) -> Mapping[Item, tuple[Finding, ...]]:
+    def _look(
+        self, texts: Iterable[Item], gathered: Sequence["_Gathered"]
+    ) -> Mapping[Item, tuple[Finding, ...]]:
         """Return what is in texts and in bare numbers."""
-        texts = dict.fromkeys(text.item for one in gathered for text in one.texts)
         digits = {
             (keys_of(path), digits, False): None
             for one in gathered
@@ -316,7 +317,7 @@ class Redactor:
         """Whether anything of a value is replaced: most values stay, and are not walked through again."""
         people = scope.people
         return (
-            gathered.is_settled
+            gathered.is_rewritten
             or any(
                 substitution.of_text(item[1], found[item]) is not None
                 or (people and self._is_identity(item[1], path, people))
@@ -386,6 +387,11 @@ class Redactor:
         if text not in people or IDENTITY not in self._operators:
             return False
         return len(text) >= _SHORTEST_IDENTITY or "ext" in path
+
+
+def _texts_of(gathered: Sequence[_Gathered]) -> dict[Item, None]:
+    """Return all texts once, in the order in which they were met."""
+    return dict.fromkeys(text.item for one in gathered for text in one.texts)
 
 
 def _message_walk(messages: Sequence[Message]) -> Walk[Message]:

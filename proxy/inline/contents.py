@@ -50,9 +50,8 @@ def restored_object(value: Any, surrogates: CallSurrogates) -> Any:
     told = surrogates.value(value)
     if not isinstance(told, dict) or told.get("type") != "message_batch":
         return told
-    url = told.get(
-        "results_url"
-    )  # results are restored where they pass: the path alone leads there
+    # Results are restored where they pass: the path alone leads there.
+    url = told.get("results_url")
     if not isinstance(url, str):
         return told
     return {**told, "results_url": urlsplit(url)._replace(scheme="", netloc="").geturl()}

@@ -10,7 +10,7 @@ import re
 # What ``re.compile`` reads patterns with: RE2 tells its own literals to nobody.
 import re._constants as code  # type: ignore[import-not-found]
 import re._parser as reader  # type: ignore[import-not-found]
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -68,21 +68,14 @@ def _sequence(parsed: Iterable[tuple[Any, Any]]) -> _Part:
     for operation, argument in parsed:
         part = _part(operation, argument)
         conditions += part.conditions
-        together = part.exact and frozenset(a + b for a, b in _pairs(exact, part.exact))
-        if together is None or len(together) > _MOST:
+        if part.exact is not None and len(exact) * len(part.exact) <= _MOST:
+            exact = frozenset(first + second for first in exact for second in part.exact)
+        else:
             conditions += _Part(exact).all_conditions()
-            whole, together = False, part.exact or frozenset([""])
-        exact = together
+            whole, exact = False, part.exact or frozenset([""])
     if whole:
         return _Part(exact, tuple(conditions))
     return _Part(None, (*conditions, *_Part(exact).all_conditions()))
-
-
-def _pairs(first: Literals, second: Literals) -> Iterator[tuple[str, str]]:
-    if len(first) * len(second) > 20 * _MOST:
-        yield from ((str(number), "") for number in range(_MOST + 1))  # too many, whatever they are
-    else:
-        yield from ((a, b) for a in first for b in second)
 
 
 def _part(operation: Any, argument: Any) -> _Part:

@@ -19,6 +19,7 @@ from governance.near.features import Features, NearDocument
 from governance.near.minhash import BandKeys, Signatures, band_keys
 from governance.near.shingles import Shingles
 from trajectory.errors import IntegrityError
+from trajectory.sqlite_file import begin_log, transaction
 
 _FILE = "near.sqlite"
 BUCKET = 32
@@ -73,8 +74,8 @@ class NearStore:
                 where, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
             weakref.finalize(self, self._database.close)
+            begin_log(self._database, _WAIT_SECONDS)
             for pragma in (
-                "journal_mode = WAL",
                 "synchronous = NORMAL",
                 "secure_delete = ON",
                 "temp_store = MEMORY",
@@ -184,14 +185,8 @@ class NearStore:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold off other writers; all of it is written, or nothing."""
-        with self._readable():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
+        with self._readable(), transaction(self._database):
+            yield self._database
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

@@ -10,8 +10,7 @@ import os
 import sqlite3
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trajectory.errors import IntegrityError
+from trajectory.sqlite_file import transaction
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -87,7 +87,6 @@ class FileSubjectKeys:
     def __init__(self, path: Path, wrapping_key: bytes) -> None:
         """Open the store at ``path``; it is made for the owner alone when it does not exist."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self._wrap = AESGCM(wrapping_key)
         self._file = sqlite3.connect(
             path,
@@ -96,6 +95,7 @@ class FileSubjectKeys:
             # Whoever collects what is forgotten closes it, in whatever thread.
             check_same_thread=False,
         )
+        path.chmod(0o600)
         self.close = weakref.finalize(self, self._file.close)
         """Closes the file; called at the latest when nobody holds the store any more."""
         self._file.execute("PRAGMA journal_mode = DELETE")
@@ -118,7 +118,7 @@ class FileSubjectKeys:
             (subject, nonce + self._wrap.encrypt(nonce, key, subject.encode()))
             for subject, key, nonce in zip(missing, drawn, nonces, strict=True)
         ]
-        with self._changing():
+        with transaction(self._file):
             self._file.executemany("INSERT OR IGNORE INTO subject_keys VALUES (?, ?)", rows)
         self._looked_up(missing)  # another process may have been first
 
@@ -156,24 +156,13 @@ class FileSubjectKeys:
     def destroy(self, subjects: Iterable[str]) -> int:
         """See :class:`SubjectKeys`."""
         gone = 0
-        with self._changing():
+        with transaction(self._file):
             for subject in subjects:
                 self._cache.pop(subject, None)
                 gone += self._file.execute(
                     "DELETE FROM subject_keys WHERE subject = ?", (subject,)
                 ).rowcount
         return gone
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Change the file as a whole or not at all; where the disk refuses, others can go on."""
-        self._file.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._file.execute("COMMIT")
-        finally:
-            if self._file.in_transaction:
-                self._file.execute("ROLLBACK")
 
     def _looked_up(self, subjects: list[str]) -> list[str]:
         """Remember the keys of those that have one; return the others."""

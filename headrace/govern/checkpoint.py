@@ -34,6 +34,7 @@ from lakehouse.lake import Lake
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError, RetryableError
 from trajectory.files import replace_file
+from trajectory.sqlite_file import begin_log
 
 NO_MEMORY = packed_json({})
 """What an assembler remembers that has seen nothing, packed."""
@@ -157,7 +158,7 @@ class CheckpointStore:
             self._create(found)
         self._opened = sqlite3.connect(self.path, timeout=_LOCK_SECONDS, check_same_thread=False)
         weakref.finalize(self, self._opened.close)
-        self._opened.execute("PRAGMA journal_mode = WAL")
+        begin_log(self._opened, _LOCK_SECONDS)
         self._opened.execute("PRAGMA synchronous = FULL")  # a batch waits for the disk twice
         for name in _EARLIER:
             self.path.with_name(f"{name}.json").unlink(missing_ok=True)

@@ -13,6 +13,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trajectory.sqlite_file import open_shared, transaction
+
 FLUSH_SECONDS = 0.25
 _KEPT = 100_000
 """Counts in memory; beyond it all go to the file and come back when they are asked for."""
@@ -124,15 +126,7 @@ class SharedCounters:
         return self._reading
 
     def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = sqlite3.connect(
-            self._path, timeout=2.0, isolation_level=None, check_same_thread=False
-        )
-        self._path.chmod(0o600)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute(_SCHEMA)
-        return connection
+        return open_shared(self._path, _SCHEMA, seconds=2.0, synchronous="OFF")
 
     @property
     def dirty(self) -> bool:
@@ -178,13 +172,11 @@ class SharedCounters:
 
     def _exchange(self, taken: Mapping[str, tuple[int, float]], now: float) -> dict[str, int]:
         totals = {}
-        with closing(self._open()) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with closing(self._open()) as connection, transaction(connection):
             connection.execute("DELETE FROM counts WHERE expires <= ?", (now,))
             for name, (amount, expires) in taken.items():
                 row = connection.execute(_ADD, (name, amount, expires)).fetchone()
                 totals[name] = int(row[0])
-            connection.execute("COMMIT")
         return totals
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from proxy.guard.rules import ActionRule, RequestedCall
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.errors import ConfigurationError
+from trajectory.sqlite_file import open_shared, transaction
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS approvals (
@@ -264,21 +265,10 @@ class Approvals:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Open the file for one transaction."""
-        with self._opened() as file:
-            file.execute("BEGIN IMMEDIATE")
-            try:
-                yield file
-            except BaseException:
-                file.execute("ROLLBACK")
-                raise
-            file.execute("COMMIT")
+        with self._opened() as file, transaction(file):
+            yield file
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.path, timeout=10.0, isolation_level=None)) as file:
-            self.path.chmod(0o600)
-            file.execute("PRAGMA journal_mode = WAL")
-            file.execute("PRAGMA synchronous = FULL")
-            file.executescript(_SCHEMA)
+        with closing(open_shared(self.path, _SCHEMA, seconds=10.0, synchronous="FULL")) as file:
             yield file

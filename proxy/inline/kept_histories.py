@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trajectory.canonical import canonical_json
+from trajectory.sqlite_file import open_shared, transaction
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS histories (
@@ -155,16 +156,10 @@ class KeptHistories:
             LongHistoryError: together they are too long.
         """
         name = self._name(owner, object_id)
-        file = self._opened()
-        file.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._opened()):
             before = self._found(name)
             if before is not None:
                 self._write(name, before.joined(history))
-            file.execute("COMMIT")
-        except BaseException:
-            file.execute("ROLLBACK")
-            raise
         return before is not None
 
     def find(self, owner: HistoryOwner, object_id: str) -> KeptHistory | None:
@@ -236,17 +231,10 @@ class KeptHistories:
         if place is not None and getattr(self._own, "place", None) == place:
             found: sqlite3.Connection = self._own.connection
             return found
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = sqlite3.connect(
-            self._path, timeout=2.0, isolation_level=None, check_same_thread=False
-        )
+        file = open_shared(self._path, _SCHEMA, seconds=2.0, synchronous="NORMAL")
         with self._lock:
             self._connections.append(file)
-        self._path.chmod(0o600)
-        file.execute("PRAGMA journal_mode = WAL")
-        file.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may cost the latest
         file.execute("PRAGMA secure_delete = ON")
-        file.executescript(_SCHEMA)
         self._own.place, self._own.connection = self._number(), file
         return file
 

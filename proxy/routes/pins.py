@@ -13,13 +13,15 @@ from pathlib import Path
 
 from proxy.clients.credentials import RawFields
 from trajectory.dialects.hints import session_name
+from trajectory.sqlite_file import open_shared
 
 FILE_NAME = "pins.sqlite"
 MOST = 200_000
 """Pins in the file, some 20 MB; beyond it those go that were quiet the longest."""
 _REFRESH_SECONDS = 60.0
 """A pin's time is written anew at most so often: a call reads, and rarely writes."""
-_PATIENCE_MS = 50
+_PATIENCE_SECONDS = 0.05
+_SWEEP_SECONDS = 2.0
 """How long the event loop may wait for a worker that is writing."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS pins (
@@ -103,7 +105,7 @@ class Pins:
             return
         now = time.time()
         try:
-            with closing(_connect(self._path, 2000)) as connection:
+            with closing(_opened(self._path, _SWEEP_SECONDS)) as connection:
                 connection.execute("DELETE FROM pins WHERE expires <= ?", (now,))
                 connection.execute("DELETE FROM labels WHERE expires <= ?", (now,))
                 connection.execute(
@@ -116,7 +118,7 @@ class Pins:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = _connect(self._path, _PATIENCE_MS)
+            self._connection = _opened(self._path, _PATIENCE_SECONDS)
         return self._connection
 
     def _tell(self, error: Exception) -> None:
@@ -136,19 +138,8 @@ class Pins:
             self._connection = None
 
 
-def _connect(path: Path, patience_ms: int) -> sqlite3.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    try:
-        path.chmod(0o600)
-        connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.executescript(_SCHEMA)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _opened(path: Path, seconds: float) -> sqlite3.Connection:
+    return open_shared(path, _SCHEMA, seconds=seconds, synchronous="OFF")
 
 
 def pinned_labels(path: Path) -> set[str]:
@@ -160,7 +151,7 @@ def pinned_labels(path: Path) -> set[str]:
     if not path.exists():
         return set()
     try:
-        with closing(_connect(path, 2000)) as connection:
+        with closing(_opened(path, _SWEEP_SECONDS)) as connection:
             rows = connection.execute("SELECT label FROM labels WHERE expires > ?", (time.time(),))
             return {str(label) for (label,) in rows}
     except sqlite3.Error as error:

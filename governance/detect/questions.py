@@ -10,7 +10,11 @@ from governance.names.words import ambiguous_names, family_names, first_names, p
 LONGEST_ANSWER = 80
 ANSWERED_NAME = "answered_name"
 """The key of an answer that names somebody."""
-_LAST_SENTENCE = re.compile(r"[^.!?。？！\n]{0,160}[.!?:。？！：…\"'»” ]*\Z")
+_ENDS = ".!?。？！\n"
+"""What ends a sentence."""
+_MARKS = ".!?:。？！：…\"'»” "
+"""What stands behind the words of a question."""
+_LONGEST_QUESTION = 160
 _NAME = re.compile(
     r"(?:sur|last |first |given |family |full |legal |your |his |her |their |\w{2,20}'s )name\b"
     r"|\bname of (?:the |your )?(?:account ?holder|patient|customer|client|caller|employee|contact|person|manager|tenant|driver|passenger)"
@@ -63,8 +67,8 @@ def key_of_answer(question: str, answer: str) -> str | None:
         question: the end of the message before.
         answer: a short message.
     """
-    asked = _LAST_SENTENCE.search(question)
-    if asked is None or not (said := asked[0].strip()):
+    said = last_sentence(question)
+    if not said:
         return None
     value = answer.strip().rstrip(".")
     if not value or len(value) > LONGEST_ANSWER:
@@ -81,6 +85,13 @@ def key_of_answer(question: str, answer: str) -> str | None:
             return "phone"
         return "address" if _ADDRESS.search(said) else None
     return ANSWERED_NAME if _NAME.search(said) and _is_a_name(value) else None
+
+
+def last_sentence(text: str) -> str:
+    """Return the sentence that a text ends with, and the marks behind it."""
+    words = text.rstrip(_MARKS)
+    start = max(map(words.rfind, _ENDS)) + 1
+    return text[max(start, len(words) - _LONGEST_QUESTION) :].strip()
 
 
 def name_in_answer(answer: str) -> tuple[int, int] | None:

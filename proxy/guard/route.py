@@ -205,6 +205,8 @@ class CallGuard:
         """Return what becomes of each call in an answer; each waits for its own person."""
         # An agent's call over a guarded route of tools is counted there once more.
         decisions = self._judge(self._terms.answers[route], calls, key_id, "answers:")
+        if all(one.ruling is not Ruling.HOLD for one in decisions):
+            return decisions
 
         async def settled(one: CallDecision) -> CallDecision:
             if one.ruling is not Ruling.HOLD:

@@ -76,10 +76,11 @@ class PlainListener:
         self.run(self._sweep())
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the connections."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Run something beside the connections; what need not wait is done when this returns."""
+        task = asyncio.Task(work, loop=self._loop, eager_start=True)
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     @property
     def calls(self) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.detect.questions import key_of_answer
+from governance.detect.questions import key_of_answer, last_sentence
 from tests.governance.redaction_support import SCOPE, redactor
 from trajectory.message import Message, TextPart
 
@@ -59,3 +59,19 @@ def test_births_phones_and_addresses_are_answers() -> None:
     assert key_of_answer("What is your phone number?", "0151 2345678") == "phone"
     assert key_of_answer("Your address, please?", "12 Foxglove Lane") == "address"
     assert key_of_answer("How many?", "12") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Thanks! And your surname?", "And your surname?"),
+        ("Your name: ", "Your name:"),
+        ("One.\nTwo", "Two"),
+        ("好。您的姓名？", "您的姓名？"),
+        ("ab" * 200 + "?!", "ab" * 80 + "?!"),
+        ("?! ", "?!"),
+        ("", ""),
+    ],
+)
+def test_the_last_sentence_keeps_its_marks(text: str, sentence: str) -> None:
+    assert last_sentence(text) == sentence

@@ -7,6 +7,7 @@ answer may become that of another request.
 import asyncio
 import gc
 import re
+import signal
 import socket
 import ssl
 import struct
@@ -51,6 +52,8 @@ class RawUpstream(threading.Thread):
         """Close after each answer."""
         self.breaks_off = False
         """Reset after each answer."""
+        self.stops: GatewayProcess | None = None
+        """Stands still until its answer and the reset are there."""
 
     def run(self) -> None:
         with suppress(OSError):
@@ -74,13 +77,19 @@ class RawUpstream(threading.Thread):
                     if b"chunked" in head.lower():
                         rest = rest.partition(b"0\r\n\r\n")[2]
                     got = rest[size:]
+                    # Who has the answer may already change what is done to the next one.
+                    breaks_off, hang_up, stops = self.breaks_off, self.hang_up, self.stops
+                    if stops is not None:
+                        stops.tell(signal.SIGSTOP)
                     accepted.sendall(self.answers.pop(0) if self.answers else ANSWER)
-                    if self.breaks_off:
+                    if breaks_off:
                         time.sleep(0.2)  # a reset may overtake what was sent before
                         linger = struct.pack("ii", 1, 0)
                         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                        return
-                    if self.hang_up:
+                        accepted.close()
+                    if stops is not None:
+                        stops.tell(signal.SIGCONT)
+                    if breaks_off or hang_up:
                         return
 
     def close(self) -> None:
@@ -386,17 +395,19 @@ def test_an_answer_that_ends_with_its_connection_is_whole(
     assert ask(gateway).content == b"ok"
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 def test_an_answer_that_breaks_off_is_no_whole_one(
-    gateway: GatewayProcess, upstream: RawUpstream
+    gateway: GatewayProcess, upstream: RawUpstream, at_once: bool
 ) -> None:
     """Where an answer ends with its connection, only a reset tells that it is not whole."""
     upstream.answers = [b"HTTP/1.1 200 OK\r\n\r\nhalf of it"]
     upstream.breaks_off = True
+    upstream.stops = gateway if at_once else None
     try:
         with pytest.raises(httpx.ReadError):
             ask(gateway)
     finally:
-        upstream.breaks_off = False
+        upstream.breaks_off, upstream.stops = False, None
     assert ask(gateway).content == b"ok"
 
 

@@ -159,6 +159,22 @@ def test_a_module_with_one_importer_has_a_reason() -> None:
     assert set(ALONE) <= set(found), "take out of the list what is merged now"
 
 
+def test_private_names_stay_in_their_module() -> None:
+    """Who needs a name from outside makes it public; tests and benchmarks too."""
+    imported = []
+    for top in (*ROOMS, "tests", "benchmarks", "examples", "scripts"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.ImportFrom) or node.module is None:
+                    continue
+                if node.module.partition(".")[0] not in (*ROOMS, "tests", "benchmarks", "examples"):
+                    continue  # other people's packages
+                names = [*node.module.split("."), *(alias.name for alias in node.names)]
+                private = [name for name in names if re.match(r"_[^_]", name)]
+                imported += [(str(path.relative_to(ROOT)), name) for name in private]
+    assert imported == []
+
+
 def test_what_is_imported_is_declared() -> None:
     """What comes only with something else may leave with it."""
     provided = packages_distributions()

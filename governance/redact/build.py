@@ -48,7 +48,7 @@ def build_redactor(
             "policy says `keys: subject`, and no store of subject keys is at hand here."
         )
     entities = frozenset(spec.operators())
-    detectors = _detectors(spec, entities, base or Path())
+    detectors = build_detectors(spec, entities, base or Path())
     known = known_entities(detectors)
     if missing := sorted(entities - known):
         raise FieldError(_nobody_finds(missing, known), ("spec", "entities", missing[0]))
@@ -65,7 +65,7 @@ def build_redactor(
     return redactor
 
 
-def _detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -> list[Detector]:
+def build_detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -> list[Detector]:
     """Return what looks for these entities, in the order in which it looks."""
     from governance.detect.address_blocks import AddressBlocks
     from governance.detect.keys import KeyPaths
@@ -122,7 +122,7 @@ def wire_redactors_of(
     made = []
     for _ in range(count):
         try:
-            detectors = _detectors(sought, frozenset(sought.operators()), bundle.path)
+            detectors = build_detectors(sought, frozenset(sought.operators()), bundle.path)
         except FieldError as error:
             raise bundle.located("Redaction", error) from error
         made.append(

@@ -43,10 +43,12 @@ type _Endpoint = Callable[[Request], Awaitable[Response]]
 
 def application(console: Console) -> Guard:
     """Return the console as an ASGI application."""
-    return Guard(_Application(console).starlette, url=console.running.settings.console.url)
+    return Guard(ConsoleApplication(console).starlette, url=console.running.settings.console.url)
 
 
-class _Application:
+class ConsoleApplication:
+    """Pages, twins in JSON, downloads and sign-in, each at its path."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._requests = RateLimit(300, 60)

@@ -36,7 +36,7 @@ def user_of(app: "AppContext") -> User:
     Raises:
         ConfigurationError: who signed in here is not signed in any more.
     """
-    place = _place(app.home.root)
+    place = session_file(app.home.root)
     try:
         session = place.read_text("ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -88,7 +88,7 @@ def log_in(app: "AppContext", port: int, tell: Callable[[str], None]) -> User:
     )
     _forget(app)
     session = _sessions(app).begin(user, COMMAND_LINE)
-    place = _place(app.home.root)
+    place = session_file(app.home.root)
     make_folders(place.parent, mode=0o700)
     replace_file(place, session.encode())
     return user
@@ -100,7 +100,7 @@ def log_out(app: "AppContext") -> bool:
 
 
 def _forget(app: "AppContext") -> bool:
-    place = _place(app.home.root)
+    place = session_file(app.home.root)
     try:
         session = place.read_text("ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -114,7 +114,7 @@ def _sessions(app: "AppContext") -> SessionStore:
     return SessionStore.of(app.home.create().sessions, app.settings.console)
 
 
-def _place(home: Path) -> Path:
+def session_file(home: Path) -> Path:
     """Return where the id of the session with a home is kept."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     name = blake2b(str(home.resolve()).encode(), digest_size=8).hexdigest()

@@ -79,7 +79,7 @@ def start_worker() -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        env=_environment(),
+        env=worker_environment(),
         start_new_session=True,
     )
     if process.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -125,7 +125,8 @@ def _addresses(snapshot: Snapshot, root: str) -> dict[str, list[str]]:
     }
 
 
-def _environment() -> Mapping[str, str]:
+def worker_environment() -> Mapping[str, str]:
+    """Return a worker's environment: nothing of the caller's own, so no secret of it."""
     return {
         "PYTHONPATH": str(Path(__file__).resolve().parent.parent.parent),
         "PYTHONSAFEPATH": "1",

@@ -210,7 +210,7 @@ class KeptHistories:
             raw = self._seal.decrypt(row[:_NONCE_BYTES], row[_NONCE_BYTES:], name.encode())
         except InvalidTag:
             return None
-        return _read(json.loads(raw))
+        return read_kept_history(json.loads(raw))
 
     def _name(self, owner: HistoryOwner, object_id: str) -> str:
         parts = canonical_json([owner.tenant, owner.key_id, owner.route, object_id])
@@ -262,7 +262,8 @@ def _written(history: KeptHistory) -> bytes:
     return raw
 
 
-def _read(value: dict[str, Any]) -> KeptHistory:
+def read_kept_history(value: dict[str, Any]) -> KeptHistory:
+    """Return the history that a row holds, written by this version or an earlier one."""
     return KeptHistory(
         scope=tuple(value["scope"]),
         values=value["values"],

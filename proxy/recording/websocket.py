@@ -48,7 +48,7 @@ class WebSocketCapture:
         if from_client:
             self.capture.on_request(frame)
         else:
-            self._cut_at = _cut_after(content[:_HEAD], self._cut_at)
+            self._cut_at = cut_after(content[:_HEAD], self._cut_at)
             self.capture.on_response(frame)
 
     def _next_exchange(self) -> None:
@@ -58,7 +58,7 @@ class WebSocketCapture:
         self._cut_at = CONVERSATION_BYTES
 
 
-def _cut_after(head: bytes, before: int) -> int:
+def cut_after(head: bytes, before: int) -> int:
     """Return from which size on the conversation may be cut after this message of the server."""
     if any(word in head for word in _TURN_ENDS):
         return 1

@@ -306,10 +306,10 @@ def replay_trainer(
 ) -> tuple[Any, Any]:
     from train.model_folder import load_model
     from train.recipes.base import TrainerParts
-    from train.runs.fit import _arguments
+    from train.runs.fit import training_arguments
 
     model = load_model(base)
-    arguments = {**_arguments(used, len(rows), out), "report_to": []}
+    arguments = {**training_arguments(used, len(rows), out), "report_to": []}
     parts = TrainerParts(
         spec=used,
         model=model,
@@ -578,8 +578,10 @@ def test_live_tries_compute_in_the_precision_of_training(
 
     import train.runs.fit as fitting
 
-    plain = fitting._arguments
-    monkeypatch.setattr(fitting, "_arguments", lambda *given: {**plain(*given), "bf16": True})
+    plain = fitting.training_arguments
+    monkeypatch.setattr(
+        fitting, "training_arguments", lambda *given: {**plain(*given), "bf16": True}
+    )
     seen: set[bool] = set()
 
     def note(module: Any, _: Any) -> None:

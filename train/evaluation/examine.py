@@ -199,7 +199,7 @@ def results_of(
     replay = settings.replay or ReplaySettings()
     report.parent.mkdir(parents=True, exist_ok=True)
     known = [episode for episode in episodes if episode.ended != "missed"]
-    scores = _scores(settings, replay, known, report)
+    scores = episode_scores(settings, replay, known, report)
     least = min([0.0, *(score.reward for score in scores.values() if score is not None)])
     slices = len({episode.task.tenant for episode in episodes}) > 1
     results = []
@@ -218,7 +218,8 @@ def results_of(
     return results
 
 
-def _scored(reward: float | None, replay: ReplaySettings) -> Score | None:
+def reward_score(reward: float | None, replay: ReplaySettings) -> Score | None:
+    """Return what a reward says of an episode; None where there is no reward."""
     if reward is None:
         return None
     least = replay.minimum_reward
@@ -262,9 +263,10 @@ def _summary(episodes: Sequence[Episode], results: Sequence[TaskResult]) -> Epis
     return EpisodeOutcomes(len(episodes), dict(sorted(ends.items())), dict(sorted(kinds.items())))
 
 
-def _scores(
+def episode_scores(
     settings: EvaluationSettings, replay: ReplaySettings, known: Sequence[Episode], report: Path
 ) -> Scores:
+    """Return each episode's score, with gold's verdict where the settings name a gold reward."""
     scores = _proxy_scores(settings, replay, known, report)
     if replay.gold is None:
         return scores
@@ -287,13 +289,14 @@ def _proxy_scores(
         function = load_reward(replay.reward, setting="replay.reward")
         name = replay.reward.partition(":")[2]
         return {
-            _key(episode): _scored(
+            _key(episode): reward_score(
                 score_episode(function, name, episode.task.prompt, episode.messages), replay
             )
             for episode in known
         }
     return {
-        _key(episode): _scored(float(_as_recorded(episode, replay)), replay) for episode in known
+        _key(episode): reward_score(float(_as_recorded(episode, replay)), replay)
+        for episode in known
     }
 
 
@@ -334,7 +337,7 @@ def _verdict(result: TaskResult, replay: ReplaySettings) -> Score | None:
         return None
     if replay.minimum_reward is None:
         return Score(result.reward, result.success, result.gold)
-    scored = _scored(result.reward, replay)
+    scored = reward_score(result.reward, replay)
     return scored and scored._replace(gold=result.gold)
 
 

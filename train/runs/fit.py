@@ -138,7 +138,7 @@ def train_rows(
     """
     from transformers import PrinterCallback
 
-    model = _load(spec, base)
+    model = load_base_model(spec, base)
     metrics = out / "metrics.jsonl"
     if int(os.environ.get("RANK", "0")) == 0:
         last = _checkpoint(out) if resume else None
@@ -150,7 +150,7 @@ def train_rows(
             tokenizer=tokenizer,
             base=base,
             rows=rows,
-            arguments=_arguments(spec, len(rows), out),
+            arguments=training_arguments(spec, len(rows), out),
             callbacks=[metrics_callback(metrics, progress)],
             adapter=_adapter(spec),
         )
@@ -191,7 +191,8 @@ def _tokens(rows: Rows, trainer: Any) -> int:
     return round(learned) or int(trainer.state.num_input_tokens_seen)
 
 
-def _load(spec: RecipeSpec, base: Path) -> Any:
+def load_base_model(spec: RecipeSpec, base: Path) -> Any:
+    """Load the weights that a run starts from, as its recipe wants them."""
     four_bit = spec.adapter is not None and spec.adapter.four_bit
     attention = attention_options(spec.training, base)
     if recipe_module(spec.recipe).makes == "reward_model":
@@ -230,8 +231,8 @@ def _four_bits() -> dict[str, Any]:
     return {"quantization_config": quantization, "device_map": {"": device}}
 
 
-def _arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
-    """Arguments that all of TRL's configurations share."""
+def training_arguments(spec: RecipeSpec, rows: int, out: Path) -> dict[str, Any]:
+    """Return the arguments that all of TRL's configurations share."""
     import torch
 
     training = spec.training

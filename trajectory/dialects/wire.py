@@ -73,7 +73,7 @@ def parse_json_or_none(text: str) -> JsonValue | None:
         return None
 
 
-def _parse_body(data: bytes, side: str) -> JsonValue:
+def parse_body(data: bytes, side: str) -> JsonValue:
     """Return what :func:`parse_json` returns; objects that were sent before are not parsed again."""
     try:
         return _bodies.parse(data.decode())  # a byte order mark is unusual
@@ -186,7 +186,7 @@ def request_json(exchange: Exchange) -> JsonObject:
     body = decode_body(exchange.request.body, header(exchange.request.headers, "content-encoding"))
     if body.problem is not None:
         raise UnreadableError(f"request:{body.problem}")
-    value = _parse_body(body.data, "request")
+    value = parse_body(body.data, "request")
     if not isinstance(value, dict):
         raise UnreadableError("request:not-an-object")
     return value

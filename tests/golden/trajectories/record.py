@@ -111,12 +111,12 @@ def _body(data: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _event(value: Any, name: str | None = None) -> bytes:
+def sse_event(value: Any, name: str | None = None) -> bytes:
     lead = f"event: {name}\n" if name else ""
     return f"{lead}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
 
 
-def _stream(events: list[bytes], *, cut: bool = False) -> StreamingResponse:
+def sse_stream(events: list[bytes], *, cut: bool = False) -> StreamingResponse:
     async def body() -> AsyncIterator[bytes]:
         for event in events:
             half = len(event) // 2  # every event arrives in two pieces
@@ -162,9 +162,9 @@ class Provider:
         if body.get("stream"):
             cut = bool(self.cuts)
             self.cuts = max(0, self.cuts - 1)
-            events = [_event(chunk) for chunk in _chat_chunks(name, told, tokens)]
+            events = [sse_event(chunk) for chunk in _chat_chunks(name, told, tokens)]
             ending = [] if cut else [b"data: [DONE]\n\n"]
-            return _stream(events[: 4 if cut else None] + ending, cut=cut)
+            return sse_stream(events[: 4 if cut else None] + ending, cut=cut)
         message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
         if told:
             message |= {"content": "The sum is 42. ✓", "annotations": []}
@@ -205,14 +205,14 @@ class Provider:
         )
         answer = _response("resp_2" if told else "resp_1", told, body)
         if body.get("stream"):
-            return _stream([_event(item, item["type"]) for item in _response_events(answer)])
+            return sse_stream([sse_event(item, item["type"]) for item in _response_events(answer)])
         return JSONResponse(answer)
 
     async def messages(self, request: Request) -> Response:
         body = await request.json()
         told = len(body["messages"]) > 1
         if body.get("stream"):
-            return _stream([_event(item, item["type"]) for item in _message_events(told)])
+            return sse_stream([sse_event(item, item["type"]) for item in _message_events(told)])
         return JSONResponse(_message(told))
 
 

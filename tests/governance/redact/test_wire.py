@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governance.policy.redaction import DEFAULT_ENTITIES, RedactionSpec
-from governance.redact.build import _detectors
+from governance.redact.build import build_detectors
 from governance.redact.report import RedactionScope
 from governance.redact.wire import WireRedactor, wire_spec
 from proxy.inline.bedrock import ConverseRequest
@@ -27,7 +27,7 @@ EMAIL, NAME, PHONE = "petra.ostrova@example.org", "Petra Ostrova", 4915123456789
 def wire(*entities: str) -> WireRedactor:
     spec = RedactionSpec.model_validate({"names": {"model": None}})
     sought = wire_spec(spec, entities or tuple(spec.operators()))
-    found = _detectors(sought, frozenset(sought.operators()), Path())
+    found = build_detectors(sought, frozenset(sought.operators()), Path())
     return WireRedactor(sought, found, pseudonym_key=KEY)
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from governance.policy.redaction import RedactionSpec
-from governance.redact.build import _detectors, build_redactor
+from governance.redact.build import build_detectors, build_redactor
 from governance.redact.own_marks import check_key
 from governance.redact.redactor import Redactor
 from governance.redact.report import RedactionScope
@@ -44,7 +44,7 @@ SCOPE = RedactionScope("acme", "t1")
 @cache
 def wire() -> WireRedactor:
     sought = wire_spec(SPEC, tuple(SPEC.operators()))
-    found = _detectors(sought, frozenset(sought.operators()), Path())
+    found = build_detectors(sought, frozenset(sought.operators()), Path())
     return WireRedactor(sought, found, pseudonym_key=KEY)
 
 

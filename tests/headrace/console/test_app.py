@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 
 from headrace.app.settings import ConsoleSettings, RoleGrant
-from headrace.console.app import _Application
+from headrace.console.app import ConsoleApplication
 from headrace.console.assets import SCRIPTS, address, integrity
 from headrace.console.guard import RateLimit
 from headrace.console.page import Console
@@ -98,7 +98,7 @@ def audited(console: Console) -> list[tuple[str, str, str]]:
 
 
 def test_each_route_stands_in_the_table(console: Console) -> None:
-    routes = _Application(console).starlette.routes
+    routes = ConsoleApplication(console).starlette.routes
     paths = {route.path for route in routes if isinstance(route, Route)}
     files = {f"{path}.{suffix}" for path, suffix in FILES}
     assert paths == OPEN | set(MAY_SEE) | {f"{path}.json" for path in MAY_SEE} | files

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.app.context import AppContext
 from headrace.cli import run
-from headrace.console.login import _place, log_in
+from headrace.console.login import log_in, session_file
 from headrace.console.sessions import SessionStore
 from headrace.console.users import system_user
 from headrace.services.changes import model_registry
@@ -80,7 +80,7 @@ def test_who_is_the_same_everywhere(home: Path, provider: TestProvider, told: To
     assert who == {
         "name": "ida@example.com", "authority": provider.issuer, "roles": ["trainer in every tenant"]
     }  # fmt: skip
-    kept = _place(home)
+    kept = session_file(home)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert kept.read_bytes() not in (home / "state" / "console.sqlite").read_bytes()
     told("keys", "create", "--tenant", "acme", "--app", "app")

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from tests.golden.trajectories.record import Recorder, _event, _stream, serving
+from tests.golden.trajectories.record import Recorder, serving, sse_event, sse_stream
 from tests.trajectory.world import CLIENT
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
@@ -81,8 +81,8 @@ class Provider:
         first = {**answer, "choices": [{"index": 0, "delta": message}]}
         last = {**answer, "choices": [{**choice, "delta": {}}]}
         if fails == "cut":
-            return _stream([_event(first)], cut=True)
-        return _stream([_event(first), _event(last), b"data: [DONE]\n\n"])
+            return sse_stream([sse_event(first)], cut=True)
+        return sse_stream([sse_event(first), sse_event(last), b"data: [DONE]\n\n"])
 
     async def responses(self, request: Request) -> Response:
         body = await request.json()

@@ -241,11 +241,11 @@ def test_memory_is_limited(lake: Lake, sql: str) -> None:
 
 
 def test_the_process_inherits_no_secrets(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lakehouse.sandbox.client import _environment
+    from lakehouse.sandbox.client import worker_environment
 
     monkeypatch.setenv("HEADRACE_MASTER_KEY", "secret")
     assert "HEADRACE_MASTER_KEY" in os.environ
-    assert "HEADRACE_MASTER_KEY" not in _environment()
+    assert "HEADRACE_MASTER_KEY" not in worker_environment()
 
 
 def test_a_lake_is_asked_alike_wherever_it_is(place: tuple[str, dict[str, str]]) -> None:

@@ -16,7 +16,7 @@ from proxy.inline.kept_histories import (
     KeptHistory,
     LongHistoryError,
     SurrogateConflictError,
-    _read,
+    read_kept_history,
 )
 
 OWNER = HistoryOwner("acme", "key-1", "model")
@@ -160,7 +160,7 @@ def test_what_a_version_before_kept_is_read(tmp_path: Path, opened: Opens) -> No
     histories.keep(OWNER, "resp_1", KEPT)
     later = {"entities", "conversation", "requests", "is_answers"}
     before = {name: one for name, one in asdict(KEPT).items() if name not in later}
-    assert _read(json.loads(json.dumps(before))) == replace(KEPT, entities={})
+    assert read_kept_history(json.loads(json.dumps(before))) == replace(KEPT, entities={})
 
 
 def test_the_type_that_a_value_had_first_stays() -> None:

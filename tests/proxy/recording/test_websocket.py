@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from proxy.recording.websocket import CONVERSATION_BYTES, TALK_BYTES, _cut_after
+from proxy.recording.websocket import CONVERSATION_BYTES, TALK_BYTES, cut_after
 from tests.interop.clients.conversations import CONVERSATIONS, conversing
 from tests.interop.clients.drivers import Wire
 from tests.proxy.gateway_process import GatewayProcess
@@ -82,7 +82,7 @@ def test_a_client_that_goes_without_a_word_aborts(gateway: GatewayProcess) -> No
 
 
 def test_where_conversations_may_be_cut() -> None:
-    assert _cut_after(b'{"type":"response.completed","response":', CONVERSATION_BYTES) == 1
-    assert _cut_after(b'{"event_id":"e","type":"response.done"', CONVERSATION_BYTES) == TALK_BYTES
-    assert _cut_after(b'{"type":"rate_limits.updated"', TALK_BYTES) == TALK_BYTES
-    assert _cut_after(b'{"type":"response.created"', TALK_BYTES) == CONVERSATION_BYTES
+    assert cut_after(b'{"type":"response.completed","response":', CONVERSATION_BYTES) == 1
+    assert cut_after(b'{"event_id":"e","type":"response.done"', CONVERSATION_BYTES) == TALK_BYTES
+    assert cut_after(b'{"type":"rate_limits.updated"', TALK_BYTES) == TALK_BYTES
+    assert cut_after(b'{"type":"response.created"', TALK_BYTES) == CONVERSATION_BYTES

@@ -9,7 +9,7 @@ import pytest
 from tests.train.evaluation.test_replay_env import call, path
 from train.errors import EvaluationError
 from train.evaluation.environment import RecordedTools
-from train.evaluation.examine import Episode, Score, _scored, _scores
+from train.evaluation.examine import Episode, Score, episode_scores, reward_score
 from train.evaluation.held_out import HeldOutTask
 from train.evaluation.replay_env import Follower, RecordedPath
 from train.recipes.settings import EvaluationSettings, ReplaySettings
@@ -42,7 +42,7 @@ def played(*words: Completion | None, paths: Sequence[RecordedPath] = ()) -> Epi
 def score(found: Episode, **replay: Any) -> float:
     settings = EvaluationSettings.model_validate({"replay": replay})
     assert settings.replay is not None
-    scored = _scores(settings, settings.replay, [found], Path("r.jsonl"))["t", 0]
+    scored = episode_scores(settings, settings.replay, [found], Path("r.jsonl"))["t", 0]
     assert scored is not None
     assert scored.solved == (scored.reward > 0)
     return scored.reward
@@ -82,10 +82,10 @@ def test_a_reward_function_sees_the_whole_episode_and_its_least_counts() -> None
     reward = "tests.train.test_rewards:brevity"
     assert score(played(said("abc")), reward=reward) == -3
     replay = ReplaySettings(reward=reward)
-    assert _scored(0.0, replay) == Score(0.0, False)
-    assert _scored(None, replay) is None
+    assert reward_score(0.0, replay) == Score(0.0, False)
+    assert reward_score(None, replay) is None
     lenient = replay.model_copy(update={"minimum_reward": -3.0})
-    assert _scored(-3.0, lenient) == Score(-3.0, True)
+    assert reward_score(-3.0, lenient) == Score(-3.0, True)
 
 
 def test_gold_is_asked_too_and_decides_nothing() -> None:
@@ -93,7 +93,7 @@ def test_gold_is_asked_too_and_decides_nothing() -> None:
     settings = EvaluationSettings.model_validate({"replay": replay})
     assert settings.replay is not None
     right = played(said("", 1), said("It is 12."))
-    assert _scores(settings, settings.replay, [right], Path("r.jsonl")) == {
+    assert episode_scores(settings, settings.replay, [right], Path("r.jsonl")) == {
         ("t", 0): Score(1.0, True, gold=False)
     }
 
@@ -118,10 +118,10 @@ def test_a_verifier_judges_episodes_and_leaves_nothing_behind(tmp_path: Path) ->
     report = tmp_path / "base.jsonl"
     told = {"yes": Score(0.3, True), "no": Score(0.2, False), "perhaps": None}
     for words, expected in told.items():
-        found = _scores(settings, settings.replay, [played(said(words))], report)
+        found = episode_scores(settings, settings.replay, [played(said(words))], report)
         assert found == {("t", 0): expected}
     with pytest.raises(EvaluationError, match="the report is empty"):
-        _scores(settings, settings.replay, [played(said(""))], report)
+        episode_scores(settings, settings.replay, [played(said(""))], report)
     assert [path.name for path in tmp_path.iterdir()] == ["verifier.py"]
 
 

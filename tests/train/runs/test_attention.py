@@ -10,7 +10,7 @@ from transformers import utils
 from tests.train.runs.test_fit import rows, spec
 from train.recipes.settings import RECIPES, TrainingSettings, shipped_recipe
 from train.runs.attention import attention_options
-from train.runs.fit import _load, fit
+from train.runs.fit import fit, load_base_model
 from trajectory.errors import ConfigurationError
 
 
@@ -74,9 +74,9 @@ def test_every_recipe_loads_its_model_with_it(recipe: str, tiny_model: Path) -> 
     shipped = shipped_recipe(recipe).spec
     for name in ("eager", "sdpa"):
         changed = shipped.training.model_copy(update={"attention": name})
-        model = _load(shipped.model_copy(update={"training": changed}), tiny_model)
+        model = load_base_model(shipped.model_copy(update={"training": changed}), tiny_model)
         assert model.config._attn_implementation == name
-    assert _load(shipped, tiny_model).config._attn_implementation == "sdpa"
+    assert load_base_model(shipped, tiny_model).config._attn_implementation == "sdpa"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trajectory.canonical import JsonValue
 from trajectory.dialects import resends as bodies
 from trajectory.dialects.resends import Bodies, UnusualError
-from trajectory.dialects.wire import UnreadableError, _parse_body, parse_json
+from trajectory.dialects.wire import UnreadableError, parse_body, parse_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -30,8 +30,8 @@ def outcome(parse: Any, data: bytes) -> Any:
 @given(st.dictionaries(st.text(), JSON | st.lists(JSON), max_size=4) | JSON, INDENTS, st.booleans())
 def test_a_body_is_what_any_json_parser_says(value: Any, indent: int | None, ascii_: bool) -> None:
     data = json.dumps(value, indent=indent, ensure_ascii=ascii_).encode("utf-8", "surrogatepass")
-    assert outcome(_parse_body, data) == outcome(parse_json, data)
-    assert outcome(_parse_body, data) == outcome(parse_json, data)
+    assert outcome(parse_body, data) == outcome(parse_json, data)
+    assert outcome(parse_body, data) == outcome(parse_json, data)
 
 
 PIECES = st.lists(
@@ -48,14 +48,14 @@ PIECES = st.lists(
 def test_so_it_is_of_what_is_no_json(pieces: list[str], wrapped: bool) -> None:
     text = "".join(pieces)
     data = ('{"messages":[' + text + "]}" if wrapped else text).encode()
-    assert outcome(_parse_body, data) == outcome(parse_json, data)
+    assert outcome(parse_body, data) == outcome(parse_json, data)
 
 
 @pytest.mark.parametrize("levels", [125, 126, 127, 128, 129, 5000, 200_000])
 @pytest.mark.parametrize("around", ['{{"a":{}}}', '{{"a":[{{"b":{}}}]}}', '{{"a":[{}]}}'])
 def test_what_is_nested_too_deep_is_refused_alike(levels: int, around: str) -> None:
     data = around.format("[" * levels + "]" * levels).encode()
-    assert outcome(_parse_body, data) == outcome(parse_json, data)
+    assert outcome(parse_body, data) == outcome(parse_json, data)
 
 
 def test_an_object_that_was_sent_before_is_the_same_object() -> None:
@@ -64,8 +64,8 @@ def test_an_object_that_was_sent_before_is_the_same_object() -> None:
         return json.dumps({"model": "m", "messages": sent}).encode()
 
     one, other = "hello " * 20, "hello there " * 20
-    first: Any = _parse_body(body(one, other), "request")
-    again: Any = _parse_body(body(one, other, "more"), "request")
+    first: Any = parse_body(body(one, other), "request")
+    again: Any = parse_body(body(one, other, "more"), "request")
     assert [id(one) for one in again["messages"]][:2] == [id(one) for one in first["messages"]]
     assert again == json.loads(body(one, other, "more"))
 

@@ -151,3 +151,10 @@ def test_every_module_that_a_page_names_exists() -> None:
     places = (ROOT, ROOT / "tests")  # tables of promises name tests from the folder of tests on
     missing = [one for one in sorted(named) if not any((at / one[1]).exists() for at in places)]
     assert missing == []
+
+
+def test_the_changelog_says_each_change_once_in_one_line() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    entries = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    assert [entry for entry in entries if len(entry.split()) > 15] == []
+    assert len(entries) == len(set(entries))

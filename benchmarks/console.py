@@ -9,8 +9,8 @@ each page, the slowest first.
 
 Then ``headrace up`` runs over the lake. ``label_visible_s``: the median time from a click in Review until
 ``rewards_latest`` has the verdict, ``label_visible_s_max`` the longest; the first click is told apart as
-``label_after_start_s``, for governance still opens the lake then. ``people_p95_ms``: fifty people ask
-a page each, about every five seconds, over HTTP; ``people_failed`` counts answers other than a page.
+``label_after_start_s``, for governance still opens the lake then. ``people_p95_ms``: fifty people (``--quick``:
+twenty) ask a page each, about every five seconds, over HTTP; ``people_failed`` counts answers other than a page.
 
 Chromium opens pages that hold 500 hostile payloads: ``scripts_run`` counts scripts that ran and are not the console's,
 ``foreign_requests`` requests to another host. Both are null where there is no Chromium; ``browser`` says so.
@@ -248,13 +248,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     chosen = parser.parse_args()
     steps, rounds = (20_000, 2) if chosen.quick else (chosen.steps, chosen.rounds)
-    labels, seconds = (1, 4.0) if chosen.quick else (20, 60.0)
+    labels, people, seconds = (1, 20, 4.0) if chosen.quick else (20, 50, 60.0)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         large_lake(home / "lake", steps)
         pages = measured(home, rounds)
-        people = used(home, labels=labels, people=50, seconds=seconds)
-        print(json.dumps({**pages, **people, **opened(home / "hostile")}))
+        everybody = used(home, labels=labels, people=people, seconds=seconds)
+        print(json.dumps({**pages, **everybody, **opened(home / "hostile")}))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Detectors that may be looked at every night: a CUSUM opens a case, an e-process confirms it.
 
-All count sessions in which something went wrong, night by night. Sources: the CUSUM is Page's
-(Biometrika 41, 1954) for a share. The e-process compares "the share changed in night j" with "it was the same
-all the time", the latter at its best fit (universal inference: Wasserman, Ramdas and Balakrishnan,
-PNAS 117, 2020), so the usual share need not be known. Summed over every night j in which the change may
-have begun it is an e-detector (Shin, Ramdas and Rinaldo, arXiv 2203.03532): in a quiet time of T nights
-it passes a level A with a chance of at most T / A, however often somebody looks.
+All count sessions in which something went wrong, night by night. Sources: the CUSUM is Page's (Biometrika 41,
+1954) for a share. The e-process compares "the share changed in night j" with "it was the same all the time", the
+latter at its best fit (universal inference: Wasserman, Ramdas and Balakrishnan, PNAS 117, 2020), so the usual
+share need not be known. Summed over every night j in which the change may have begun, it is an e-detector (Shin,
+Ramdas and Rinaldo, arXiv 2203.03532). In T quiet nights it passes a level A with a chance of at most T / A,
+however often somebody looks.
 """
 
 import math
@@ -119,8 +119,8 @@ def e_process(nights: Sequence[Counted], begin: int, reference: int, shift: floa
 def _changed_in(before: Sequence[Counted], since: Sequence[Counted], shift: float) -> float:
     """Return log of: likelihood with a change between the two, over the best one without.
 
-    The first half of the nights before is only the prior for the second: what is known of the usual
-    share then costs next to nothing, and the bound holds whatever the prior.
+    The first half of the nights before is only the prior for the second. So knowing the usual share costs next to
+    nothing, and the bound holds whatever the prior.
     """
     middle = len(before) // 2
     prior, base, case = total(before[:middle]), total(before[middle:]), total(since)

@@ -1,11 +1,11 @@
 """A trial of a candidate beside its control, look by look: is it worse, is it no worse, and what follows.
 
-Each look brings sessions of both arms that nobody has counted before, with how many went wrong. Its
-factor is a likelihood ratio: of two shares that were fixed before the look, over the nearest two shares
-of what is to be refuted ("no more than ``bound`` above the control"). Nearest is by Kullback and Leibler,
-weighed by the sessions of the arms. The product over the looks is an e-process, however often and whenever
-somebody looks, and however the shares move from look to look: Turner, Ly and Grünwald, "Generic E-variables
-for exact sequential k-sample tests" (arXiv 2106.02693), and Ville's inequality.
+Each look brings sessions of both arms that nobody has counted before, with how many went wrong. Its factor is a
+likelihood ratio. Above stand two shares that were fixed before the look, below the nearest two shares of what is
+to be refuted ("no more than ``bound`` above the control"). Nearest is by Kullback and Leibler, weighed by the
+sessions of the arms. The product over the looks is an e-process, however often and whenever somebody looks, and
+however the shares move from look to look: Turner, Ly and Grünwald, "Generic E-variables for exact sequential
+k-sample tests" (arXiv 2106.02693), and Ville's inequality.
 """
 
 import math
@@ -196,8 +196,8 @@ def judge(
 ) -> TrialVerdict:
     """Return what follows; the same policy, counts and time give the same verdict.
 
-    Harm in any comparison rolls back. A promotion needs every comparison to be shown no worse, which
-    costs no risk: a candidate that is worse in one of them passes at most as often as it passes in this one.
+    Harm in any comparison rolls back. A promotion needs every comparison to be shown no worse, which costs no
+    risk. A candidate that is worse in one passes at most as often as it passes that one.
     """
     harmed, open_still = [], []
     for name, found in comparisons.items():

@@ -1,11 +1,11 @@
 """The audit log: JSON lines in a hash chain, so that no edit, gap or reordering goes unnoticed.
 
-Each entry's hash is keyed and covers the entry and the hash before it. How far the log goes stands
-beside it (``audit.head``), so that a cut at its end is noticed, and entered before anything else
-follows; so is that this file was taken away. What a full disk or a killed process left of an entry is
-cut back and entered too: nobody was told that it is there. Whoever deletes the log and that file, or takes
-both back to an earlier day, is noticed by a head that was noted elsewhere: by the governing process beside
-the lake's tables (a *witness*), or by hand (:meth:`AuditLog.head`, an *anchor*).
+Each entry's hash is keyed and covers the entry and the hash before it. How far the log goes stands beside it
+(``audit.head``), so that a cut at its end is noticed, and entered before anything else follows; so is that this
+file was taken away. What a full disk or a killed process left of an entry is cut back and entered too: nobody was
+told that it is there. A head that was noted elsewhere shows if somebody deletes the log and that file, or takes
+both back to an earlier day. The governing process notes one beside the lake's tables (a *witness*); a person can
+note one by hand (:meth:`AuditLog.head`, an *anchor*).
 """
 
 import fcntl

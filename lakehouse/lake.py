@@ -1,8 +1,8 @@
 """The lake: Delta tables that are appended to exactly once and read with SQL.
 
-How a batch that spans tables is written, and why a crash cannot hurt it: :mod:`lakehouse.write.batches`.
-Readers list the tables against the order of commits, ledger first: they may see steps without their
-ledger row, never a ledger row without its steps or a step without its messages.
+How a batch that spans tables is written, and why a crash cannot hurt it: :mod:`lakehouse.write.batches`. Readers
+list the tables against the order of commits, ledger first. They may see steps without their ledger row, but never
+a ledger row without its steps, or a step without its messages.
 """
 
 import threading

@@ -371,8 +371,8 @@ class AdmissionControl:
     ) -> Standing | None:
         """Return an admission that counts for the same head again, but for the values that change.
 
-        None where each call is decided anew: of several upstreams or versions, with a secret that
-        is about to end, or with headers that do not go on as they came.
+        None where each call is decided anew: with several upstreams or versions, a secret that is about to end, or
+        headers that change on the way.
         """
         plan = admitted.plan
         generation = self._registry.generation_of(admitted.client.key_id)

@@ -147,8 +147,8 @@ class ChatTemplate:
     def _find_closing(self) -> str:
         """Return the token or tokens that end an answer; empty when there are none.
 
-        What follows an answer is compared where it is the last and where another question follows:
-        what both share ends the turn, and what only the last one has may end the text instead.
+        It compares what follows an answer at the end and before another question. What both share ends the turn;
+        what only the last one has may end the text instead.
         """
         question = {"role": "user", "content": _QUESTION}
         answer = {"role": "assistant", "content": _ANSWER}

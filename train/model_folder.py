@@ -10,15 +10,15 @@ from train.runs.offline import LOCAL_DATA, require_safe_weights
 from trajectory.errors import ConfigurationError
 
 _LOCK = threading.Lock()
-"""Held while a model is loaded: transformers patches its own classes meanwhile, and two threads at once
-would leave them patched, so that every later model came without its tied weights."""
+"""Held while a model is loaded, because transformers patches its own classes meanwhile. Two threads at once would
+leave them patched, and every later model would lack its tied weights."""
 
 
 def load_tokenizer(base: Path) -> Any:
     """Load the tokenizer of a model folder; it needs a chat template.
 
-    Where it does not say how its template's tool calls are read back, and the template is a known one,
-    it is told: who trains, judges and serves a model then reads its calls alike.
+    If it does not say how to read back its template's tool calls, a known template's way is filled in. Training,
+    judging and serving then read a model's calls alike.
 
     Raises:
         ConfigurationError: the folder has no tokenizer or no chat template.

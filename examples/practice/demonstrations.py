@@ -18,9 +18,9 @@ from examples.practice.tools import BUSY, error_text, quote_text
 EARLIER_SHARE = 0.96
 """Share of the demonstrations with an account of earlier days, where the price list is right.
 
-The accounts of tasks come seldom, because their price lists are drawn by chance. With 0.7 the model took
-all six for one kind of account, and rewarded sessions moved them together: in the demo with seed 21, 46 %
-of the held-out tasks became 63 %. With 0.96 it keeps them apart: 48 % became 74 %.
+The accounts of tasks come seldom, because their price lists are drawn by chance. With 0.7 the model took all six
+for one kind of account, and rewarded sessions moved them together. In the demo with seed 21, 46 % of the held-out
+tasks became 63 %. With 0.96 it keeps them apart: 48 % became 74 %.
 """
 
 _PLACEHOLDERS = {

@@ -1,7 +1,7 @@
 """An installation at work on this machine: what the demo and ``benchmarks/gains.py`` share.
 
-A house is a home folder with settings, the practice base model as the first version that serves,
-provider, tools, gateway and governance as processes, and client keys for two tenants.
+A house is a home folder with settings and client keys for two tenants. The practice base model is the first
+version that serves. Provider, tools, gateway and governance run as processes.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Word lists that the practice floor makes people from: given and family names of many origins.
 
-No entry is an everyday English word or a word of the shop, so that a full name made of them can
-only be in a file because a task put it there.
+No entry is an everyday English word or a word of the shop. So a full name made of them is in a file only if a task
+put it there.
 """
 
 _GIVEN = """

@@ -1,10 +1,10 @@
 """The practice model's tokenizer: byte-level BPE with single digits, and its chat template.
 
-The vocabulary is learnt from texts whose planted values are replaced by placeholders, so that no
-name is a token. As with other models the system turn ends with the definitions of the tools, one a line
-of JSON, and a call is its name and its arguments between two tags. These tags are ordinary added tokens (decoding keeps them), the end of a turn is
-the end-of-sequence token, and every conversation's rendering begins with the rendering of its
-first messages, so that one step's tokens are a prefix of the next step's.
+The vocabulary is learnt from texts whose planted values are replaced by placeholders, so that no name is a token.
+As with other models, the system turn ends with the tools' definitions, one a line of JSON. A call is its name and
+arguments between two tags. These tags are ordinary added tokens, so decoding keeps them. The end of a turn is the
+end-of-sequence token. A conversation's rendering begins with that of its first messages: one step's tokens are a
+prefix of the next step's.
 """
 
 from collections.abc import Iterable

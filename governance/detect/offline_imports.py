@@ -37,8 +37,8 @@ def load(name: str) -> ModuleType:
 def one_thread_of_blas() -> None:
     """Have numpy multiply in one thread, where this numpy can be told.
 
-    With more, the threads of one worker wait for each other on cores that other workers need: the
-    embedded names model then takes 3.5 times as much processor time with two threads on two busy cores.
+    With more, the threads of one worker wait for each other on cores that other workers need. Two threads on two
+    busy cores cost the embedded names model 3.5 times as much processor time.
     """
     import numpy
 

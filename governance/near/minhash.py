@@ -33,8 +33,8 @@ _BAND_FACTORS = _random.integers(1, 2**63, ROWS, dtype=np.uint64) * np.uint64(2)
 def signatures(sets: Sequence[Shingles], answers: Sequence[Shingles] = ()) -> Signatures:
     """Return one signature for each set, in their order.
 
-    With ``answers``, some rows of each band are taken from the answer's set instead: a band is
-    equal where both are similar, with the same odds when both are as similar.
+    With ``answers``, some rows of each band come from the answer's set instead. A band is then equal where both
+    sets are similar, with the same odds if both are equally similar.
     """
     out = np.empty((len(sets), BANDS * ROWS), dtype=np.uint32)
     numbers = range(BANDS * ROWS)

@@ -23,10 +23,10 @@ def find_repetitions(
 ) -> list[RepeatedCall]:
     """Return the calls that policy leaves out as repetitions.
 
-    An identical retry (as assembly recognised it) counts when its original is stored. A repeated
-    step has the same conversation and the same answer as an earlier one of *its own* trajectory, in
-    this batch or stored: equal attempts in different trajectories are different evidence. A call that was cut off after
-    it had said what a finished one said is a repetition too: nothing of it is lost.
+    An identical retry (as assembly recognised it) counts when its original is stored. A repeated step has the same
+    conversation and answer as an earlier one of *its own* trajectory, in this batch or stored. Equal attempts in
+    different trajectories are different evidence. A call that was cut off after it had said what a finished one
+    said is a repetition too: nothing of it is lost.
     """
     here = {one.step_id for one in calls}
     stored = _stored_originals(calls, known)

@@ -1,8 +1,8 @@
 """Drift: how far the rows of now lie from those of a reference window, column by column.
 
-The measure is the population stability index over fixed words, or over tenths of the reference for
-numbers of which it has more than ten: below 0.1 nothing to see, above 0.25 something changed. Small windows drift by chance, so
-fewer than :data:`FEWEST` rows on either side give no verdict.
+The measure is the population stability index: over fixed words, or over tenths of the reference where it has more
+than ten numbers. Below 0.1 there is nothing to see; above 0.25 something changed. Small windows drift by chance,
+so fewer than :data:`FEWEST` rows on either side give no verdict.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Realistic stand-ins that belong to nobody: reserved domains, numbers and addresses, drawn names.
 
-Each is drawn from a key and the value, so that one value keeps one stand-in within its scope. The
-ranges are small (RFC 2606, RFC 5737, the 555-01xx lines, social security numbers of area 000): two
-values may share a stand-in, so nothing can be joined on them for certain.
+Each is drawn from a key and the value, so that one value keeps one stand-in within its scope. The ranges are
+small: RFC 2606, RFC 5737, the 555-01xx lines, social security numbers of area 000. Two values may share a
+stand-in, so no join on them is certain.
 """
 
 from collections.abc import Sequence

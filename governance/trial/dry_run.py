@@ -1,9 +1,8 @@
 """What another bundle would have decided about rows that are stored, by rule and count, writing nothing.
 
-Judged are the decisions that stored rows tell enough about: consent, capture, retention, the part of
-the quality gate that asks of stored columns, and what the new redaction would find in what is stored.
-What cannot be judged is said (:data:`NOT_JUDGED`): rows hold neither the request's headers nor what
-redaction took away.
+It judges what stored rows tell enough about: consent, capture, retention, and quality rules over stored columns.
+It also tells what the new redaction would find in stored texts. What cannot be judged is said
+(:data:`NOT_JUDGED`): rows hold neither the request's headers nor what redaction took away.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Work of an engine's workers: redact, detect, or read a lake. Requests and answers are sealed.
 
-Each is a pure function of its request and of what the node has itself: the master key, from its
-own environment or secrets folder (keys never travel), the policy bundle, and access to the lake.
+Each is a pure function of its request and of what the node has: master key, policy bundle and access to the lake.
+The key comes from the node's own environment or secrets folder; keys never travel.
 """
 
 import os

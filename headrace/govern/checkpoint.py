@@ -5,17 +5,15 @@
 ``conversations``  what assembly remembers after some batch, the batch's number and its spool cursor
 ``batches``        the cursor after each later batch; the last one may be announced and not yet done
 
-What assembly remembers grows to many megabytes and its parts lean on each other, so it is not
-written with every batch: the spool keeps what came since, and a start assembles that again, which
-gives the same memory. A batch is announced before its first commit. After a crash the same records
-are taken again, assembled, and appended under the same number; the lake skips the tables that have
-that number already.
+Assembly's state grows to many megabytes, and its parts depend on each other, so not every batch writes it. The
+spool keeps what came since; a start assembles that again and reaches the same state. A batch is announced before
+its first commit. After a crash the same records are taken again, assembled, and appended under the same number;
+the lake skips the tables that have that number already.
 
-A copy of the file stands in the lake's notes, with a small note of the later batches. When the file
-is lost, damaged or older, the copy holds, and a conversation that goes on stays one trajectory. A copy
-may be one batch behind: then its announced batch is carried again. With neither, or when lake and
-checkpoint do not fit together, the spool is read from its beginning, and the governor passes over
-what stands in the lake's ledger.
+A copy of the file stands in the lake's notes, with a small note of the later batches. When the file is lost,
+damaged or older, the copy holds, and a conversation that goes on stays one trajectory. A copy may be one batch
+behind: then its announced batch is carried again. With neither, or when lake and checkpoint do not fit together,
+it reads the spool from its beginning. The governor then passes over what the lake's ledger has.
 """
 
 import json

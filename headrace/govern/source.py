@@ -32,9 +32,9 @@ _CALLS_OF_TRAJECTORIES = 12
 _TRAIL_BATCHES = 64
 _TRAIL_BYTES = 64 * 1024 * 1024
 _TRAIL_STATES = 8
-"""The open conversations are written after so many batches, or when the spool holds so many bytes and
-so many times their packed form: writing them costs as much as reading twice their size. After 16 batches
-they took 6 % of the governor's time in batches of 200."""
+"""The open conversations are written after so many batches, or when the spool holds so many bytes and so many
+times their packed form. Writing them costs as much as reading twice their size. After 16 batches they took 6 % of
+the governor's time in batches of 200."""
 
 
 class Source:

@@ -1,7 +1,7 @@
 """Queues of conversations to review: documents of kind ``ReviewQueue``, each with questions of its own.
 
-An answer is a signal of a person about the trajectory, by the question's name: a number where it is yes or no
-or stands on a scale, a label where it is one of some choices, a reason where it is free text.
+An answer is a person's signal about the trajectory, named as the question. Yes, no and a scale give a number,
+choices a label, free text a reason.
 """
 
 from collections.abc import Mapping

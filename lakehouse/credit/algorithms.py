@@ -1,7 +1,7 @@
 """The algorithms: a name, the paper, the parameters and one SQL text each.
 
-Where an algorithm compares a step or an attempt with nothing (one attempt, no variance, an
-observation that nobody else met) the difference is 0: it says nothing about better or worse.
+An algorithm may have nothing to compare with: one attempt, no variance, an observation that nobody else met. The
+difference is then 0, which says nothing about better or worse.
 """
 
 from collections.abc import Mapping

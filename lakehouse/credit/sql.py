@@ -51,9 +51,9 @@ SAME = "1e-9"
 def discounted(source: str, value: str, key: str, order: str, factor: str) -> str:
     """Return the CTEs ``NAME_blocks`` and ``NAME`` of running discounted sums over ``source``.
 
-    ``NAME.total`` is the sum of ``factor^(n-m) · value_m`` over all rows m up to the row's own n, by
-    ``order`` within ``key``. Powers of a long sequence leave the range of a double, so it is cut
-    into blocks at whose end a value has faded to 1e-100: what stands two blocks back is nothing.
+    ``NAME.total`` is the sum of ``factor^(n-m) · value_m`` over all rows m up to the row's own n, by ``order``
+    within ``key``. Powers over a long sequence leave the range of a double. So it is cut into blocks at whose end
+    a value has faded to 1e-100; anything two blocks back counts as nothing.
     """
     keys = [name.strip() for name in key.split(",")]
     same = " AND ".join(f"r.{name} = b.{name}" for name in keys)

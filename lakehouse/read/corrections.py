@@ -1,10 +1,9 @@
 """Reading tables as corrected: what late exchanges changed about steps that were stored before.
 
-Nothing is rewritten. While a lake holds no corrections its tables are read as they are, and so are
-the files of tenants and days whose steps none concerns. The other files of a table that names steps
-are read in two parts: the rows of steps without a correction, with every filter pushed down to the
-files, and the few others with what holds of them now. What holds is held in memory: found once for
-each version of the corrections, not in each query.
+Nothing is rewritten. While a lake holds no corrections its tables are read as they are, and so are the files of
+tenants and days whose steps none concerns. The other files of a table that names steps are read in two parts. The
+rows of steps without a correction get every filter pushed down to the files. The few others are read with their
+corrected values. What holds is held in memory: found once for each version of the corrections, not in each query.
 
 Maintenance sorts the steps of past days into files without and files with corrected steps. It marks
 them with the files of corrections that this was true of. As long as these are the present ones, the

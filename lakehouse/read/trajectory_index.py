@@ -1,12 +1,12 @@
 """Which trajectories there are, found once for each day of the lake and kept in memory.
 
-The view ``trajectories`` reads each step to tell of one trajectory. Who lists, counts or looks one up asks
-here instead. The rows are those of the view itself, over the files of a few days at a time: after new files
-came, only the days that they lie in are read again, with the other days of the trajectories found there.
+The view ``trajectories`` reads each step to tell of one trajectory. Who lists, counts or looks one up asks here
+instead. The rows are those of the view itself, over the files of a few days at a time. New files make it read only
+their days again, and the other days of the trajectories found there.
 
-It reads in a thread of its own. At first it finds where each trajectory lies and what was said of it, then
-its rows from the latest day back: who asks waits for the first of these days alone. What comes later is read
-with little claim on the processor, and nobody need wait for it.
+It reads in a thread of its own. It first finds where each trajectory lies and its signals, then its rows from the
+latest day back. A reader waits for the first of these days alone. What comes later is read with little claim on
+the processor, and nobody need wait for it.
 """
 
 import os

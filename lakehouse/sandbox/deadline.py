@@ -19,8 +19,8 @@ class NotListeningError(QueryTimeoutError):
 def within[T](seconds: float | None, work: Callable[[], T], interrupt: Callable[[], None]) -> T:
     """Return what ``work`` returns, if it does so in time.
 
-    DuckDB looks for an interrupt between its operations, and a few of them wait for ever: so the
-    work runs in a thread of its own, which is left behind when it does not end.
+    DuckDB looks for an interrupt between its operations, and a few of them never end. So the work runs in a thread
+    of its own, which is left behind if need be.
 
     Args:
         seconds: how long it may take; None waits for it here and as long as it takes.

@@ -1,8 +1,8 @@
 """Which statements of strangers are let through: one SELECT that names tables, not the machine.
 
-This is the outer of two walls. It refuses, with a text that helps, whatever is no query over the
-lake's tables: other statements, functions that read files, settings, secrets or logs, and functions
-that run SQL from a string. The inner wall (a locked DuckDB in a confined process) does not rely on it.
+This is the outer of two walls. It takes only queries over the lake's tables. It refuses, with a text that helps,
+other statements and functions that read files, settings, secrets or logs, or run SQL from a string. The inner wall
+(a locked DuckDB in a confined process) does not rely on it.
 """
 
 import json

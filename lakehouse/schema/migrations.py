@@ -60,8 +60,8 @@ def upgrade(location: Location, spec: TableSpec, handle: DeltaTable) -> tuple[st
 def _upgrade(location: Location, spec: TableSpec, handle: DeltaTable) -> tuple[str, ...]:
     """Say which columns come, add them, and only then say that the table is upgraded.
 
-    Killed in between, the next opening does the rest: a column that was said and did not come
-    harms nobody, one that came unsaid would not be found in the old files.
+    If it is killed in between, the next opening does the rest. A declared column that did not come harms nobody;
+    an undeclared one would be missing from the old files.
     """
     found = check_version(location, spec, handle)
     present = {field.name for field in handle.schema().fields}

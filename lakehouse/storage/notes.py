@@ -23,9 +23,8 @@ class Notes:
     def put(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         """Write a note; a reader sees the old one or the new one.
 
-        In a folder nobody waits for the disk unless it is to be ``lasting``, since most notes are copies:
-        a power cut of the lake's own machine may damage the latest one, and who reads it must be able
-        to do without.
+        In a folder, writing waits for the disk only if the note is ``lasting``; most notes are copies. A power cut
+        may damage the latest note, so readers must be able to do without it.
 
         Raises:
             RetryableError: it could not be written.

@@ -1,8 +1,8 @@
 """Object stores as Arrow file systems: what reads and writes beside delta-rs.
 
-S3 is spoken by Arrow itself. delta-rs' own file system is Python in Arrow's threads, and delta-rs
-waits for the network with Python's lock held: the two have been seen to wait for each other for
-ever. It remains for the stores that Arrow is not asked to speak.
+S3 is spoken by Arrow itself. delta-rs' own file system is Python in Arrow's threads, and delta-rs waits for the
+network while it holds Python's lock. The two have been seen to wait for each other for ever. It remains for the
+stores that Arrow is not asked to speak.
 """
 
 import os

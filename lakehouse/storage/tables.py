@@ -18,8 +18,8 @@ from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.files import sync_files, sync_folder
 
 STORE_LOCK = threading.RLock()
-"""One thread at a time works on object stores: delta-rs waits for the network with Python's lock
-held, and two threads that do so at once can wait for each other for ever. Processes are free."""
+"""One thread at a time works on object stores. delta-rs waits for the network while it holds Python's lock, and
+two such threads can wait for each other for ever. Processes are free."""
 
 
 class Tables:

@@ -5,9 +5,9 @@ How a batch that spans tables is written (:meth:`Batches.append`), and why a cra
 1. A batch has a name, ``(app_id, version)``; the version says which extent of the spool it holds.
    The caller fixes that extent durably before it governs, and asks for versions in rising order.
 2. The rows go to one *intent* file (governed rows, fsync, atomic rename). From here on the batch
-   is decided: what a later attempt may bring for the same version is not looked at, so that a
-   policy that changed in between cannot mix two decisions. In a folder data files are written
-   meanwhile; they count for nothing until a commit names them.
+   is decided. Another attempt at the same version is ignored, so a policy that changed in between
+   cannot mix two decisions. In a folder data files are written meanwhile; they count for nothing
+   until a commit names them.
 3. Each table gets one Delta commit that carries the application transaction ``(app_id, version)``
    and stands right behind the state that the version was read from. A table that holds the version
    already is passed over; a conflicting commit makes the attempt read again and go on. Tables
@@ -19,12 +19,11 @@ In a folder data files are on the disk before a commit names them, and all commi
 goes. So a power cut is a crash like others. It may leave a last commit without its bytes: ``Lake.open``
 removes that commit, and finishing the intent makes it again.
 
-Killed before 2: nothing happened, the caller governs again. Killed between 2 and 5: the next
-``Lake.open`` (or ``append`` of the same ``app_id``) finishes the intent by repeating 3 to 5,
-where every step is idempotent. Readers list the tables in the opposite order, ledger first: they
-may see steps without their ledger row, never a ledger row without its steps or a step without its
-messages. On an object store the intent is one object under
-``_intents/``: a put shows it whole or not at all.
+If it is killed before 2, nothing happened and the caller governs again. If it is killed between 2
+and 5, the next ``Lake.open`` (or ``append`` of the same ``app_id``) repeats 3 to 5, where every
+step is idempotent. Readers list the tables in the opposite order, ledger first. They may see steps
+without their ledger row, but never a ledger row without its steps, or a step without its messages.
+On an object store the intent is one object under ``_intents/``: a put shows it whole or not at all.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Writes the data files of an append: one Parquet file per partition, and what Delta's log says of it.
 
-Fresh files are small and live until compaction has sorted them into larger ones, so they are
-written as plainly as Parquet can be: no dictionaries, statistics of our own names and times only.
+Fresh files are small and live only until compaction sorts them into larger ones. So they are plain Parquet: no
+dictionaries, and statistics of our own names and times only.
 """
 
 import json

@@ -69,9 +69,9 @@ class TableLog:
     def latest(self) -> DeltaTable:
         """Return the handle at the table's latest version.
 
-        A handle keeps all commits that it has followed and looks at them again for each new one: after
-        300 a commit took 55 ms of processor time, and 3 ms before. So it is opened anew where a
-        checkpoint is due, from which reading begins.
+        A handle keeps all commits that it has followed, and looks at them again for each new one. After 300 of
+        them a commit took 55 ms of processor time instead of 3. So it is opened anew where a checkpoint is due,
+        from which reading begins.
 
         Raises:
             RetryableError: the log cannot be read.

@@ -1,8 +1,8 @@
 """Counts that all workers of an installation share: in memory, and in one SQLite file.
 
-Counting happens in memory. A thread carries the counts into the file a few times a second, and brings
-back what the others counted: a restart forgets nothing, ``kill -9`` the last quarter of a second. What
-must be exact over all workers is claimed in the file itself, one by one.
+Counting happens in memory. A thread writes the counts into the file a few times a second, and reads what the
+others counted. A restart loses nothing; ``kill -9`` loses the last quarter of a second. What must be exact over
+all workers is claimed in the file itself, one by one.
 """
 
 import sqlite3

@@ -1,9 +1,9 @@
 """Token usage read from a response as it passes, for keys that have a budget of tokens or money.
 
-No JSON is parsed: the numbers beside the known names are enough. Inside a string of the content
-such a name stands behind a backslash and so does not count. Where a provider reports nothing, the
-usage is estimated: one token for each streamed event, else one for each four bytes, and one for each
-four bytes of a request that is text. Requests that no model answers, and answers that are none, spend nothing.
+No JSON is parsed: the numbers beside the known names are enough. Inside a string of the content such a name stands
+behind a backslash and so does not count. If a provider reports nothing, usage is estimated: one token for each
+streamed event, else one for four bytes of the answer. A text request counts one for four bytes too. Requests that
+no model answers, and answers that are none, spend nothing.
 """
 
 import re

@@ -19,8 +19,8 @@ class SpoolConfig(ConfigModel):
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     """A segment file is closed when it has reached this size."""
     segment_seconds: float = Field(default=3600.0, gt=0, le=604_800)
-    """A segment file that has been open so long is closed: what is governed of it is then deleted,
-    and raw bytes do not wait for the size."""
+    """A segment file that has been open so long is closed. Its governed part can then be deleted before the file
+    has reached its size."""
     max_age_hours: float = Field(default=336.0, ge=1, le=87_600)
     """Closed segments that nobody governed for so long after their last record are deleted, counted
     (``headrace_spool_expired_segments_total``) and noted in the audit log."""
@@ -36,8 +36,8 @@ class SpoolConfig(ConfigModel):
     sync_seconds: float = Field(default=0.2, gt=0, le=10)
     """How long records may wait for their common ``fdatasync``."""
     slow_seconds: float = Field(default=1.0, gt=0, le=604_800)
-    """A disk that takes longer for a write or a sync counts as failing: nothing is written for
-    a second, twice as long each time it happens again, half a minute at most."""
+    """A disk that takes longer for a write or a sync counts as failing. Writing then stops for a second, twice as
+    long each time again, half a minute at most."""
     key_file: Path | None = None
     """Keys that seal the spool, 64 hexadecimal digits on each line, newest first; the app names
     ``secrets/spool.key``. Without the file the key comes from the master key."""

@@ -108,8 +108,8 @@ class Interception(TlsConfig):
 
 
 class Tunnels:
-    """Decides whether a connection is opened or passed on as it is: by the host that was asked for
-    in CONNECT, and where connections are redirected by the name in the TLS greeting."""
+    """Decides whether a connection is opened or passed on as it is. The host in CONNECT decides; for redirected
+    connections, the name in the TLS greeting."""
 
     def __init__(self, router: Router, counters: Counters) -> None:
         self._router = router

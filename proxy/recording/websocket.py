@@ -1,8 +1,8 @@
 """WebSocket conversations: each message is framed into the capture, and turns become exchanges.
 
-A connection may live for hours. Where a turn of the model is over and the client speaks again, the
-exchange ends and another begins under the same heads: what was said is soon governed, and neither
-the gateway nor the reader holds a whole conversation in memory.
+A connection may live for hours. An exchange ends when the model's turn is over and the client speaks again.
+Another begins under the same heads. So each turn is governed soon, and nobody holds a whole conversation in
+memory.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Tool environments to learn in: what tools answered in governed traffic, served again to a model.
 
-A replayed environment knows only the calls that were recorded, by tool and canonical arguments.
-A call that it does not know is a miss: the model is told so, and the whole episode then counts as
-unscorable, because nobody knows what the tool would have said.
+A replayed environment knows only the calls that were recorded, by tool and canonical arguments. A call that it
+does not know is a miss, and the model is told so. The whole episode then counts as unscorable, because nobody
+knows the tool's answer.
 """
 
 import json

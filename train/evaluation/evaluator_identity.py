@@ -1,7 +1,7 @@
 """What judges candidates, as hashes: an update that changes its own judge must be seen to do so.
 
-Of each suite count its settings, but for how many tasks are tried and how long that may take, and the files
-that it names: programs, modules of reward functions, suites of safety.
+Of each suite it counts the settings, except the number of tasks and the time limit. It also counts the files that
+they name: programs, modules of reward functions, Safety suites.
 """
 
 from collections.abc import Iterator, Mapping

@@ -60,10 +60,9 @@ def newcombe(*, both: int, first: int, second: int, neither: int, confidence: fl
 def confidence_at_look(confidence: float, look: int) -> float:
     """Return the confidence that is left for the n-th look at candidates, as a two-sided one.
 
-    The risk to take a candidate for better that is not, ``1 - confidence``, is shared out over all
-    looks that may come: the n-th gets ``1 / (n (n + 1))`` of it, and these shares add up to 1. The
-    bound holds however the looks depend on each other, so each may be at the same tasks. The first look
-    is the usual two-sided interval.
+    ``1 - confidence`` is the risk of taking a candidate for better that is not. All looks to come share it: the
+    n-th gets ``1 / (n (n + 1))`` of it, and these shares add up to 1. The bound holds however the looks depend on
+    each other, so each may be at the same tasks. The first look is the usual two-sided interval.
     """
     return 1 - 2 * (1 - confidence) / (look * (look + 1))
 

@@ -1,8 +1,8 @@
 """The winners that a candidate learned from, seen together: whether one part of the reward made them, and how
 many of them say the same.
 
-A reward of several parts is gamed where the cheapest part is: then that part alone gives what winners
-earn, and winners are copies of the one trick that earns it.
+A reward of several parts is gamed at its cheapest part. Then that part alone gives what winners earn, and winners
+are copies of the one trick that earns it.
 """
 
 import json

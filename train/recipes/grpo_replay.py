@@ -1,11 +1,11 @@
 """GRPO on logged groups of attempts, with the exact tokens and logprobs of the engine.
 
-Several attempts at one task, as they happened, take the place of fresh generations: an attempt is
-one sequence, from the first prompt to the last answer, in which what came from outside (tool
-results) is masked. TRL's GRPOTrainer computes advantages and loss (or takes each step's advantage
-from the table ``credits``); two things are ours: the rollout hands out logged attempts, and the ratio is taken against the **behaviour** policy's
-logged logprobs. Forgetting the latter destroys a model while the trainer's own metrics stay flat.
-Nothing is tokenised again, and a missing logprob is never made up.
+Several recorded attempts at one task take the place of fresh generations. An attempt is one sequence, from the
+first prompt to the last answer; what came from outside (tool results) is masked. TRL's GRPOTrainer computes
+advantages and loss (or takes each step's advantage from the table ``credits``); two things are ours: the rollout
+hands out logged attempts, and the ratio is taken against the **behaviour** policy's logged logprobs. Forgetting
+the latter destroys a model while the trainer's own metrics stay flat. Nothing is tokenised again, and a missing
+logprob is never made up.
 """
 
 import random

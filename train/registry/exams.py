@@ -1,7 +1,7 @@
 """What exams of artefacts found, one line each beside the versions; a line holds figures and no content.
 
-Candidates that were refused stand there too, though they are no version: each that was tried at the
-same tasks is one more chance to pass by luck, so the next is judged by a wider interval.
+Refused candidates stand there too, though they are no version. Each try at the same tasks is one more chance to
+pass by luck, so the next gets a wider interval.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The literals that a pattern cannot do without, read from the pattern itself.
 
 A text without them holds no match, and need not be searched. After Russ Cox, "Regular Expression Matching with a
-Trigram Index" (2012), and RE2's own prefilter: what a part of a pattern matches exactly grows from its
-parts, and where it can grow no further it is a condition on the text.
+Trigram Index" (2012), and RE2's own prefilter. The strings that a part of a pattern matches exactly grow from its
+parts. Where they can grow no further, they are a condition on the text.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Clusters of failures: which tool, version, tenant or message the rise comes from.
 
 A cluster is what sessions share, such as a tool or a version. It must pass two exact tests of Fisher (1935,
-one-sided): its sessions fail more often than the rest, and they fail more often than before the case.
-The larger of both p-values counts; those of all clusters pass the step-up procedure of
-Benjamini and Hochberg (J. R. Stat. Soc. B 57, 1995).
+one-sided). Its sessions fail more often than the rest, and more often than before the case. The larger of both
+p-values counts; those of all clusters pass the step-up procedure of Benjamini and Hochberg (J. R. Stat. Soc. B 57,
+1995).
 """
 
 import math

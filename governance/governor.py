@@ -104,8 +104,8 @@ class Governor:
     def judge(self, assembly: Assembly) -> GovernedBatch:
         """Return all rows that a batch adds to the lake.
 
-        Capture, consent and retention are asked before anybody looks at a call's content, and again
-        with the people and the classes of data that redaction found in it.
+        Capture, consent and retention are asked before anybody looks at a call's content. They are asked again
+        with the people and the classes of data that redaction found.
         """
         now = self._clock()
         self._consents.refresh()

@@ -509,8 +509,8 @@ class AdmissionControl:
     def _transparent(self, flow: http.HTTPFlow, fields: RawFields) -> AdmittedRequest:
         """Admit a redirected request; it goes on to the address that it was sent to.
 
-        A provider's key is added only behind TLS: there the upstream has proved its name, while
-        the name in a plain request is only what the client says.
+        A provider's key is added only behind TLS, where the upstream has proved its name. The name in a plain
+        request is only what the client says.
         """
         request = flow.request
         presented, header = presented_key(fields)

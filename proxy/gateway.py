@@ -1,8 +1,8 @@
 """The gateway from start to drained end: in this process, or in several that share its ports.
 
-With Python's own settings a collection goes through everything that was made since the process
-started: the event loop stands still for some fifty milliseconds, and so does every stream. What was
-there at the start is left out here, and what comes later is looked through in small portions.
+With Python's own settings a collection goes through everything that was made since the process started. The event
+loop then stands still for some fifty milliseconds, and so does every stream. What was there at the start is left
+out here, and what comes later is looked through in small portions.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """Generation: what a model says, in batches for an evaluation and token by token for clients.
 
-:class:`BatchGenerator` answers many conversations at once with the library's own ``generate``; each
-has its own seed. :class:`Engine` serves: sequences come and go while others are under way, and each
-token is handed over as it is drawn. Both load a folder by :class:`LanguageModel`. An evaluation does not
-use the engine, which feeds one sequence after another: 16 conversations take it five times as long
-(8 layers of 384, one core). Where vLLM is installed, it serves instead of the engine.
+:class:`BatchGenerator` answers many conversations at once with the library's own ``generate``; each has its own
+seed. :class:`Engine` serves. Sequences come and go while others are under way, and it hands over each token as it
+is drawn. Both load a folder by :class:`LanguageModel`. An evaluation does not use the engine, which feeds one
+sequence after another: 16 conversations take it five times as long (8 layers of 384, one core). Where vLLM is
+installed, it serves instead of the engine.
 """
 
 import logging
@@ -371,8 +371,8 @@ class BatchGenerator:
     def _noise(self, seeds: Sequence[str]) -> Any:
         """Return what makes the likeliest token one that is drawn (the Gumbel-max way).
 
-        Each conversation has a generator of its own, so what is drawn for it depends on its seed
-        alone, not on what is answered in the same batch; two models are given the same noise.
+        Each conversation has a generator of its own. So its draws depend on its seed alone, not on what is
+        answered in the same batch; two models are given the same noise.
         """
         import torch
         from transformers import LogitsProcessor

@@ -72,8 +72,8 @@ class ScheduleSpec(StrictModel):
     ladder. Those that the planner finds runnable are run."""
     model: str = Field(pattern=NAME_PATTERN)
     evolution: Path | None = None
-    """Document of kind Evolution, relative to this file: each night decides first what should change
-    (``headrace evolve run``), and trains only when that is the weights."""
+    """Document of kind Evolution, relative to this file. Each night first decides what should change (``headrace
+    evolve run``), and trains only if that is the weights."""
     promote: bool | Literal["ladder"] = False
     """Let a candidate that passed its gate serve at once; the next recipe then starts from it. With
     ``ladder`` it goes on trial instead (``headrace trial``), by ``promotion.ladder`` of ``evolution`` or

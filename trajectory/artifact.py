@@ -1,7 +1,7 @@
 """Artefacts: what an agent is given beside its weights, as documents of kind ``Artifact``.
 
-One document is one of four kinds: facts that are remembered, a procedure, an edit of the system
-prompt, or an edit of the tools' definitions. A registry makes numbered versions of it.
+One document is one of four kinds: facts, a procedure, an edit of the system prompt, or an edit of the tools'
+definitions. A registry makes numbered versions of it.
 """
 
 from typing import Annotated, Any, Literal, Self

@@ -1,8 +1,8 @@
 """Plugins: dialects, detectors, recipes, rewards, environments and proposers of other packages.
 
-A package that is installed beside Headrace names them as entry points of the groups below. Headrace
-loads them into its own processes: a plugin runs as the product, sees what the product sees before
-redaction, and can change what it does. Install only packages that you would give your captures.
+A package that is installed beside Headrace names them as entry points of the groups below. Headrace loads them
+into its own processes. A plugin runs as the product, sees what the product sees before redaction, and can change
+what it does. Install only packages that you would give your captures.
 """
 
 from collections.abc import Mapping

@@ -39,8 +39,8 @@ def evaluate(
 ) -> list[Session]:
     """Run every attempt at every task and return the sessions in the tasks' order.
 
-    Over chat completions the same model does the same each time: what it draws is seeded, and its
-    arithmetic does not depend on what else is generated at the moment.
+    Over chat completions the same model does the same each time. Its draws are seeded, and its arithmetic does not
+    depend on what else it generates at the moment.
     """
     key = secrets.token_hex(16)
     engine = Engine(PracticeNetwork(model, exact=True))

@@ -6,8 +6,8 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 MOST_CHARACTERS = 2_000
-"""Of a conversation its last ones, of an answer its first ones: what a step is about stands there,
-and the index of a million steps stays a few gigabytes."""
+"""A conversation gives its last ones, an answer its first ones: they tell what a step is about. The index of a
+million steps stays a few gigabytes."""
 _PIECE = 512
 """What is cut off has a multiple of so many characters, so that a word more at the end cuts alike."""
 ALGORITHM = "last-2000-after-hash-1"
@@ -44,8 +44,8 @@ def answer_text(answer: MessageText) -> str:
 def conversation_text(conversation: Iterable[MessageText]) -> str:
     """Return what a conversation, given from its last message to its first, is compared by.
 
-    Before its last characters stands a hash of all that came before them, so that two long ones
-    that merely end alike do not pass for one.
+    A hash of all earlier characters stands before its last ones. So two long ones that merely end alike do not
+    pass for one.
     """
     found: list[str] = []
     room = MOST_CHARACTERS

@@ -1,9 +1,8 @@
 """Second pass: every string of a trajectory's calls is redacted, together.
 
-A conversation comes in many batches. When a new message gives somebody or something away, the stored
-texts of its trajectory are redacted once more, together with all that the new calls say. What changes
-is written into the rows that hold it. Marks of redaction stay as they are, so that a second time
-changes nothing.
+A conversation comes in many batches. When a new message gives a person or a secret away, the stored texts of its trajectory are
+redacted again, together with the new calls. What changes is written into the rows that hold it. Marks of redaction
+stay as they are, so that a second time changes nothing.
 """
 
 import json
@@ -229,8 +228,8 @@ class LateNames:
     ) -> list[tuple[StoredText, RedactedMessage]]:
         """Return what changed, each message with the steps of every trajectory that share it.
 
-        A prompt that other trajectories share is left out: what it says comes from the operator, and
-        one user's name must not change what everybody was told.
+        A prompt that other trajectories share is left out. It comes from the operator, and one user's name must
+        not change what everybody was told.
         """
         own = {text.name for text in stored.texts if text.table == "steps"}
         asked = {text.name for text, _ in changed if text.table != "steps"}

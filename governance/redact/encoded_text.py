@@ -1,7 +1,7 @@
 """Texts that stand within a text as base64 or hexadecimal digits.
 
-Lines of one length that follow each other are one blob, as MIME and ``base64`` wrap it: a value that
-goes over the end of a line is whole again.
+Consecutive lines of one length are one blob, as MIME and ``base64`` wrap it. A value that crosses the end of a
+line is whole again.
 """
 
 import binascii

@@ -79,9 +79,9 @@ class MemorySubjectKeys:
 class FileSubjectKeys:
     """Keys in one SQLite file, wrapped with AES-GCM under a key of the installation.
 
-    Promise: a destroyed key's bytes are overwritten in the file (``secure_delete``), and a process
-    that has the key in memory forgets it with its next :meth:`begin`. A key is on disk before anything
-    is made with it, and of two processes that name a new subject at once both get the first one's.
+    Promise: a destroyed key's bytes are overwritten in the file (``secure_delete``), and a process that has the
+    key in memory forgets it with its next :meth:`begin`. A key is on disk before anything is made with it. Two
+    processes that name a new subject at once both get the first one's key.
     """
 
     def __init__(self, path: Path, wrapping_key: bytes) -> None:

@@ -61,9 +61,9 @@ DEFAULT_ROUTES = (
 def gateway_config(settings: Settings, home: Home) -> GatewayConfig:
     """Return the gateway's configuration with its paths inside the home and default routes added.
 
-    Without routes in the settings, each default route whose provider key is in the environment is
-    on, and the forward proxy opens the hosts of all default routes. Routes with a registered model
-    present the key of its server.
+    Without routes in the settings, each default route with its provider's key in the environment is on. The
+    forward proxy then opens the hosts of all default routes. Routes with a registered model present the key of its
+    server.
     """
     gateway = settings.gateway
     update: dict[str, object] = {

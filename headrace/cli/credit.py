@@ -102,8 +102,8 @@ def judge(
 ) -> None:
     """Score each step of a substrate; print JSON lines for `headrace feedback --file`.
 
-    The judge gets what the step was shown and what came of it, as a reward function does, and
-    returns a number, or None where it cannot tell.
+    The judge gets what the step was shown and what came of it, as a reward function does. It returns a number, or
+    None if it cannot tell.
     """
     from collections import Counter
 

@@ -87,8 +87,8 @@ def run(
 ) -> None:
     """Run one night now, under the schedule's conditions.
 
-    Exit code 0 when a candidate passed or there was nothing to do, 1 when the gate refused, 3 when the
-    work failed or its deadline passed.
+    Exit codes: 0 when a candidate passed or there was nothing to do; 1 when the gate refused; 3 when the work
+    failed or its deadline passed.
     """
     from train.runs.folders import sweep
     from train.schedule import load_schedule

@@ -1,8 +1,8 @@
 """What a page of the console is: a path, who may see it, where its data come from, how they look.
 
-A page gives data; its template shows them, and its JSON twin (the path with ``.json``) is the same data.
-Reads go through the SQL service as the user who asks, so that the wall between tenants is the SQL
-server's own: a tenant's page has that tenant's files alone.
+A page gives data; its template shows them, and its JSON twin (the path with ``.json``) is the same data. Reads go
+through the SQL service as the user who asks. So the wall between tenants is the SQL server's own: a tenant's page
+has that tenant's files alone.
 """
 
 import base64

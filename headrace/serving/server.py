@@ -1,7 +1,7 @@
 """The HTTP server of the versions that this process holds, in the words of six APIs and behind a key.
 
-A request is read by its dialect's reader, answered by one engine and written by the dialect's
-writer: the same conversation is the same tokens in each. Nothing of what is said here is logged.
+Its dialect's reader reads a request, one engine answers it, and the dialect's writer writes the answer. The same
+conversation is the same tokens in each dialect. Nothing of what is said here is logged.
 """
 
 import asyncio

@@ -86,8 +86,8 @@ def erase_subject(
 ) -> RemovalReport:
     """Remove a person from the lake.
 
-    An erasure of the same person that was killed is ended by this one: its substrates and models
-    are named again, and what it had deleted leaves the disk.
+    This one ends a killed erasure of the same person. It names that one's substrates and models again, and deletes
+    from the disk what that one had removed.
 
     Args:
         lake: the lake.

@@ -1,10 +1,9 @@
 """Stored rows that hold a name which was told later: rewritten in place, and gone from the history.
 
-The one exception from "content is immutable": a row keeps its place and its id, so that whatever names
-it stays true, and holds marks where values were. Each table gets one commit. The data files that
-held the rows as they were are deleted then, those that earlier commits replaced too; the days concerned
-stand in a note until that is done, so that maintenance ends what a crash interrupted. Versions from
-before can no longer be read for these days.
+This is the one exception from "content is immutable". A row keeps its place and its id, so whatever names it stays
+true; it holds marks where values were. Each table gets one commit. The data files that held the rows as they were
+are deleted then, those that earlier commits replaced too; the days concerned stand in a note until that is done,
+so that maintenance ends what a crash interrupted. Versions from before can no longer be read for these days.
 """
 
 import json

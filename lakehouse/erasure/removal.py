@@ -1,11 +1,10 @@
 """Takes whole trajectories out of every table and out of their history.
 
-What goes: steps, tokens, signals, credits, links, governance, quarantine, corrections and substrate
-items of the trajectories, as corrected and as stored; messages and harnesses that no other step names,
-nor named before a correction. What stays: their ledger rows
-(metadata, no content), marked ``erased`` with the reason and without trajectory and step, so that
-the count of exchanges still adds up. Predicates kept in the tables' history name trajectory and
-message ids (keyed hashes) only.
+What goes: steps, tokens, signals, credits, links, governance, quarantine, corrections and substrate items of the
+trajectories, as corrected and as stored; messages and harnesses that no other step names, nor named before a
+correction. Their ledger rows (metadata, no content) stay, so that the count of exchanges still adds up. They are
+marked ``erased`` with the reason, and name no trajectory or step. Predicates kept in the tables' history name
+trajectory and message ids (keyed hashes) only.
 """
 
 from collections import defaultdict
@@ -71,8 +70,8 @@ def remove_trajectories(
 
     They are all that belong :func:`together`.
 
-    The order keeps a crash harmless: what depends goes first, ``steps`` and ``governance``, by
-    which the trajectories are found, go last, so that the same call can be made again.
+    The order keeps a crash harmless: what depends goes first. ``steps`` and ``governance``, by which the
+    trajectories are found, go last, so the same call can be made again.
     """
     removed = dict.fromkeys(REMOVED_FROM, 0)
     whole = together(lake, tenant, trajectories).values()

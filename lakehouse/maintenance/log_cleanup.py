@@ -27,8 +27,8 @@ def last_checkpoint(location: Location, name: str) -> int:
 def version_at(location: Location, name: str, moment: datetime) -> int | None:
     """Return the last version that a table had by ``moment``; None when it had none, or none is left.
 
-    What counts is the time that a commit itself holds: those of its file change when a lake is copied,
-    and object stores tell them in whole seconds.
+    The time that a commit itself holds counts. Its file's times change when a lake is copied, and object stores
+    tell them in whole seconds.
     """
     files = location.files()
     commits = {at: path for path, at in _listed(files, name).items() if path.endswith(".json")}

@@ -33,8 +33,8 @@ class Files:
     def now(self, names: Collection[str] | None = None) -> Snapshot:
         """Return the present files of the tables named, or of every table.
 
-        What names comes before what is named, against the order of commits: a batch that is
-        committed meanwhile shows rows that nothing names yet, never names without their rows.
+        Rows that name others come before the named ones, against the order of commits. A batch that is committed
+        meanwhile shows rows that nothing names yet, never names without their rows.
         """
         wanted = [name for name in reversed(TABLES) if names is None or name in names]
         return self.as_snapshot({name: self.of(name) for name in wanted})

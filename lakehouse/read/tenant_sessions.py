@@ -1,7 +1,7 @@
 """Trusted SQL of this process over what one tenant may see: sessions and an index, kept from query to query.
 
-The wall between tenants is the list of files: a session of a tenant has no other tenant's, and none of
-the tables that have no tenants. So has its index of trajectories.
+The wall between tenants is the list of files. A tenant's session has no other tenant's files, and none of the
+tables without tenants. The same holds of its index of trajectories.
 """
 
 import threading

@@ -153,7 +153,7 @@ BATCH_TABLES: tuple[str, ...] = (
     "steps", "links", "corrections", "signals", "governance", "quarantine",
     "exchanges",
 )  # fmt: skip
-"""Tables of a governed batch in the order of their commits: rows come before what names them, and
-the ledger is last and marks the whole."""
+"""Tables of a governed batch in the order of their commits. Rows come before what names them; the ledger is last
+and marks the batch as whole."""
 
 LEDGER = "exchanges"

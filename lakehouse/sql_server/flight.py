@@ -1,8 +1,8 @@
 """The server in Arrow Flight SQL, for ADBC, JDBC and ODBC clients.
 
-Clients show their key as a bearer token, or as the password of any user name. A statement's ticket
-is its text: it opens nothing that the key does not open anyway, and nothing waits for a client that
-never comes back. Prepared statements are kept in this process, so a client stays with one server.
+Clients show their key as a bearer token, or as the password of any user name. A statement's ticket is its text. It
+opens nothing that the key does not open anyway, and nothing waits for a client that never comes back. Prepared
+statements are kept in this process, so a client stays with one server.
 """
 
 import base64

@@ -1,10 +1,9 @@
 """A lease between processes on one machine: many writers, or erasure alone.
 
-Vacuum without a horizon takes every file that no commit names yet. So erasure must not run while
-a writer has data files on the disk and no commit. The lock is the kernel's (``flock``) and on the
-lake's folder itself: it ends with its process, however that dies, and no file of it can be deleted.
-An object store has no such lock; there the operator stops
-the ingesters before an erasure.
+Vacuum without a horizon takes every file that no commit names yet. So erasure must not run while a writer has data
+files on the disk and no commit. The lock is the kernel's (``flock``), on the lake's folder itself. It ends with
+its process, however that dies, and nobody can delete a file of it. An object store has no such lock; there the
+operator stops the ingesters before an erasure.
 """
 
 import fcntl

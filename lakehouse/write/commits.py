@@ -34,8 +34,8 @@ def commit_once(
 
     The commit lasts through a power cut when the log was synced too (:meth:`TableLog.sync`).
 
-    The commit stands right behind the state that the version was read from, so that a concurrent
-    writer with the same ``app_id`` makes it fail instead of doubling the rows.
+    The commit stands right behind the state that the version was read from. So a concurrent writer with the same
+    ``app_id`` makes it fail instead of doubling the rows.
 
     Args:
         log: the table's.

@@ -16,8 +16,8 @@ WINDOW_SECONDS = 300.0
 def is_signed(sender: str, secret: str, fields: RawFields, body: bytes) -> bool:
     """Tell whether a request is what its sender signed, and was signed a moment ago.
 
-    GitHub signs no time, and GitLab's token proves the sender alone: a request that is sent again has no
-    further effect, because feedback is named by its body.
+    GitHub signs no time, and GitLab's token proves the sender alone. A request that is sent again has no further
+    effect, because its body names the feedback.
     """
     return _SCHEMES[sender](secret, fields, body)
 

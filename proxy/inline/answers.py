@@ -140,8 +140,8 @@ class CallSurrogates:
     def _said_by(self, tool: str) -> frozenset[str]:
         """Return the surrogates that stand for what a tool said itself.
 
-        They were put there: one that the tool wrote, because a call brought it, earns nothing, and
-        digits that happen to hold somebody's PIN do not either.
+        They were put there. One that the tool wrote because a call brought it earns nothing; nor do digits that
+        happen to hold somebody's PIN.
         """
         raw = self._request.said_by(tool)
         if not raw:

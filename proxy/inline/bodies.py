@@ -93,8 +93,8 @@ class SseRestorer:
     def _text(self, raw: bytes, said: bytes) -> bytes:
         """Return an event that is no object of JSON; at the stream's own end nothing is left behind.
 
-        It stays as it is: it may be a call that only others can read, and a value with a line end
-        would write events of its own.
+        It stays as it is. It may be a call that only others can read, and a value with a line end would write
+        events of its own.
         """
         if said == b"[DONE]":
             return b"".join(map(self._written, self._stream.end())) + raw

@@ -260,8 +260,8 @@ class MessagesEvents(AnswerEvents):
 class ResponsesEvents(AnswerEvents):
     """Events of responses; those that are added take numbers, and the ones behind them move up.
 
-    Who wants them behind a number gets those that are behind it as its client counts them: all are read,
-    for a surrogate may have begun before it.
+    A client that wants the events behind a number gets those, as it counts them. All are read, for a surrogate may
+    have begun before it.
     """
 
     named = True

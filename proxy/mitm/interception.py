@@ -91,8 +91,8 @@ class Interception(TlsConfig):
     def tls_start_client(self, tls_start: tls.TlsData) -> None:
         """Begin a handshake; clients of the base URL may speak HTTP/2, opened connections do not.
 
-        An opened connection goes on as its client began it, and there HTTP/1.1 costs less: each
-        call of HTTP/2 takes an upstream connection of its own.
+        An opened connection goes on as its client began it. HTTP/1.1 costs less there, because each call of HTTP/2
+        takes an upstream connection of its own.
         """
         if not self._authority:
             return  # mitmproxy ends the connection

@@ -1,8 +1,8 @@
 """HTTP/1 messages: heads read by llhttp at its strictest, bodies by one framing, heads written anew.
 
-What two readers might read differently is refused: that is llhttp without any of its leniencies, and
-the checks below for what it lets through. How a message's body ends is decided here once, and what
-goes on is framed anew: no byte of the other side's framing is passed on.
+What two readers might read differently is refused: that is llhttp without any of its leniencies, and the checks
+below for what it lets through. It decides once how a message's body ends, and frames anew what goes on. No byte of
+the other side's framing is passed on.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Capture: the bytes of each exchange go into the spool as they pass, and nothing else happens.
 
-A fault here never changes a byte of the call: every failure to record is counted, the exchange
-is marked as not whole, and the data goes on. What passes is only noted. Records are made of it when
-the recorder takes them, for all exchanges of one turn of the event loop together. Code that runs for
-many in a row costs a third of the same code run now and then.
+A fault here never changes a byte of the call. Every failure to record is counted, the exchange is marked as not
+whole, and the data goes on. What passes is only noted. Records are made of it when the recorder takes them, for
+all exchanges of one turn of the event loop together. Code that runs for many in a row costs a third of the same
+code run now and then.
 """
 
 import random

@@ -41,8 +41,8 @@ def climbs(path: bytes) -> bool:
 def lenient_reading(path: bytes) -> str | None:
     """Return a path as the most lenient server reads it: decoded, with single slashes, plain names alone.
 
-    None where nobody can tell: it goes on changing as it is decoded, or holds control characters, which
-    end a name for some servers and are left out by others.
+    None where nobody can tell. Either it goes on changing as it is decoded, or it holds control characters, which
+    end a name for some servers and which others leave out.
     """
     for _ in range(_DECODED_TIMES):
         decoded = _decoded(path)

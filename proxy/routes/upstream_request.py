@@ -214,8 +214,8 @@ class UpstreamRequest:
 def key_giver(target: Target, proved: str) -> Target | None:
     """Return a target that has a key to give and has proved, where there is TLS, that it is it.
 
-    The upstream's certificate is held against the name in the client's greeting: it may be
-    another one than the client connected to, as of a neighbour behind the same front.
+    The upstream's certificate must fit the name in the client's greeting. That may be another one than the client
+    connected to: a neighbour behind the same front.
     """
     named = proved.lower() == target.upstream.host
     return target if target.credential is not None and named else None

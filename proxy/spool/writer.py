@@ -57,8 +57,8 @@ class SpoolWriter:
         self._segment_seconds = segment_seconds
         self._begun = 0.0
         self._leave = False
-        """Nothing more goes into the open segment: it has been open long enough for what is governed
-        of it to go, or a sync failed and it may have holes."""
+        """Nothing more goes into the open segment. It has been open long enough, or a sync failed and it may have
+        holes."""
         self._max_bytes = bounds.max_bytes
         self._hard_bytes = bounds.max_bytes + bounds.max_bytes // 8
         self._bounds = bounds

@@ -1,9 +1,9 @@
 """Intervals for what an evaluation found: one rate, and the difference of two on the same tasks.
 
-One proportion: Wilson's score interval (J. Am. Stat. Assoc. 22, 1927). A difference of paired
-proportions: method 10 of Newcombe (Statistics in Medicine 17, 1998, 2635–2650), which stays honest for
-few tasks and for rates near 0 and 1. Anything but one yes or no per task: the percentile bootstrap over
-tasks, drawn in pairs (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
+One proportion: Wilson's score interval (J. Am. Stat. Assoc. 22, 1927). A difference of paired proportions: method
+10 of Newcombe (Statistics in Medicine 17, 1998, 2635–2650). It stays honest for few tasks and for rates near 0 and
+1. Anything but one yes or no per task: the percentile bootstrap over tasks, drawn in pairs (Efron and Tibshirani,
+An Introduction to the Bootstrap, 1993, chapter 13).
 """
 
 import math

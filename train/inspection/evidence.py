@@ -1,7 +1,7 @@
 """What artefacts are drawn from, and compared with: sessions, system prompts, definitions of tools.
 
-Only eligible steps that allow the purpose ``evolve`` are read. Each part of a session says who speaks:
-what a tool answers is no person's word, and what the owner of an agent wrote is its policy.
+Only eligible steps that allow the purpose ``evolve`` are read. Each part of a session says who speaks. A tool's
+answer is no person's word, and what the owner of an agent wrote is its policy.
 """
 
 import json

@@ -1,9 +1,9 @@
 """DPO on pairs mined from attempts at the same task, and on what people corrected.
 
-Two attempts may have seen the same up to some answer (system prompts left out) and answered differently.
-If one was rewarded and the other not, these two answers are a pair: one assistant message each, the
-history of the rewarded one in the prompt. Where a person corrected an answer, what they wrote and the
-answer itself are a pair of their own. TRL's DPOTrainer learns.
+Two attempts may have seen the same up to some answer (system prompts left out) and answered differently. If one
+was rewarded and the other not, these two answers are a pair. Each is one assistant message; the prompt is the
+history of the rewarded one. Where a person corrected an answer, what they wrote and the answer itself are a pair
+of their own. TRL's DPOTrainer learns.
 """
 
 import json

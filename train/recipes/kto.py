@@ -1,7 +1,7 @@
 """KTO on unpaired feedback: each answer of a rewarded trajectory is wanted, of another unwanted.
 
-TRL's KTOTrainer learns, from rows that our masking function made: one assistant message per row,
-its history in the prompt, nothing after the end of the turn.
+TRL's KTOTrainer learns from rows that our masking function made. A row has one assistant message, its history in
+the prompt, and nothing after the end of the turn.
 """
 
 import random

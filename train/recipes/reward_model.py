@@ -1,8 +1,8 @@
 """A reward model from attempts at the same task: one that was rewarded beside one that was not.
 
-A row is two whole episodes as the chat template renders them, tool answers included, so that what
-is learned sees what a reward must see. TRL's RewardTrainer learns (the pairwise loss of
-InstructGPT, arXiv 2203.02155). The result scores episodes for ``grpo_live``; it serves nobody.
+A row is two whole episodes as the chat template renders them, tool answers included. So the model sees what a
+reward must see. TRL's RewardTrainer learns (the pairwise loss of InstructGPT, arXiv 2203.02155). The result scores
+episodes for ``grpo_live``; it serves nobody.
 """
 
 from collections.abc import Sequence

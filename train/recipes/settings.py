@@ -197,12 +197,11 @@ class GateSettings(StrictModel):
     minimum_success: float = Field(default=0.0, ge=0, le=1)
     """Success rate that the candidate must reach whatever the base does."""
     largest_unknown: float = Field(default=0.2, ge=0, le=1)
-    """Share of episodes, of base or candidate, that ended unknown: in the replayed environment the
-    model asked what nobody recorded, or the reward function could not tell. They count as not solved;
-    with more of them the comparison says too little."""
+    """Share of episodes, of base or candidate, that ended unknown. The model called what nobody recorded, or the
+    reward function could not tell. They count as not solved; with more of them the comparison says too little."""
     minimum_win_rate: float | None = Field(default=None, ge=0, lt=1)
-    """Against the model that serves: the lower end of the interval of its share of wins, among the
-    tasks that did not end alike, must be above this. None: measured and not judged."""
+    """Share of wins against the model that serves, among the tasks that did not end alike. The lower end of its
+    interval must be above this. None: measured and not judged."""
     largest_regression: float = Field(default=0.0, ge=0, le=1)
     """Share of the tasks of ``regression`` that the model that serves solves and the candidate may
     fail."""
@@ -210,8 +209,8 @@ class GateSettings(StrictModel):
     """Nats per token: the upper end of the interval of KL to the base, on held-out conversations,
     must not be above this. None: measured and not judged."""
     largest_proxy_gap: float = Field(default=0.05, ge=0, le=1)
-    """Share of attempts that the evaluator calls solved and gold does not: the lower end of the interval
-    of its rise over the base must not be above this. Judged where attempts have gold."""
+    """Share of attempts that the evaluator calls solved and gold does not. The lower end of the interval of its
+    rise over the base must not exceed this. Judged where attempts have gold."""
     largest_component_share: float = Field(default=0.9, ge=0, le=1)
     """Of what the winners earned that were learned from, the share that one part of a reward of several
     parts may have given. The outcome is asked for nothing: ``reward.gate``'s signal, else ``success``."""
@@ -227,8 +226,8 @@ class GateSettings(StrictModel):
     largest_format_loss: float = Field(default=0.05, ge=0, le=1)
     """By how much the share of cases without a whole answer may rise."""
     minimum_agreement: float = Field(default=0.5, ge=0, le=1)
-    """Of a reward model: the lower end of the interval of how often it prefers the rewarded attempt
-    of a held-out task must be above this."""
+    """How often a reward model prefers the rewarded attempt of a held-out task. The lower end of its interval must
+    be above this."""
 
 
 class RecipeSpec(StrictModel):

@@ -74,8 +74,8 @@ def require_safe_weights(base: Path) -> None:
     """Refuse weights that may be programs, and settings of far more layers than there are weights for.
 
     Raises:
-        ConfigurationError: an index names other weights than safetensors of its folder, or is none, or
-            the library would build layers for minutes before it says that they have no weights.
+        ConfigurationError: an index is broken or names weights other than its folder's safetensors. The library
+        would build layers for minutes before it says that they have no weights.
     """
     _require_weights_of_layers(base)
     index = base / "model.safetensors.index.json"

@@ -1,11 +1,10 @@
 """Pre-tokenised training rows: what the model saw, with loss only on what the assistant said.
 
-All recipes mask with this one function. It asks one thing of a chat template: a conversation's beginning
-is rendered the same way whether or not more follows. For each trained assistant message it renders twice: the
-prompt as the model saw it (with the generation prompt), and the conversation up to and with the message.
-The model learns the difference, its end-of-turn token included. A template that drops old reasoning does
-not keep the beginning; then the message gets a row of its own. Where even that is impossible, the reason
-is counted.
+All recipes mask with this one function. It asks one thing of a chat template: a conversation's beginning is
+rendered the same way whether or not more follows. It renders twice for each trained assistant message. One is the
+prompt as the model saw it (with the generation prompt), the other the conversation up to and with the message. The
+model learns the difference, its end-of-turn token included. A template that drops old reasoning does not keep the
+beginning; then the message gets a row of its own. Where even that is impossible, the reason is counted.
 """
 
 from collections.abc import Collection, Sequence

@@ -293,8 +293,8 @@ class StateIndex:
     def add_step(self, node: TrajectoryNode, step: StepNode) -> None:
         """Add a step to its trajectory; the oldest one falls out when there are too many.
 
-        What a conversation may still go on from stays, whatever other conversations of the
-        trajectory do: a main agent may wait while its sub-agents make many steps.
+        What a conversation may still go on from stays, whatever other conversations do. A main agent may wait
+        while its sub-agents make many steps.
         """
         node.steps.append(step)
         self._add(step)

@@ -259,8 +259,8 @@ def openings(
 ) -> list[list[str]]:
     """Return name and sketch of each stretch of the opening words that others may quote.
 
-    A call without tools may itself quote an opening: what it may quote is kept too, so that the
-    agent's call is recognised when it comes later.
+    A call without tools may itself quote an opening. What it may quote is kept too, so the agent's call is
+    recognised when it comes later.
     """
     whole = "\n".join(texts)
     found = [

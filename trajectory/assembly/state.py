@@ -1,10 +1,9 @@
 """What assembly remembers between batches: keyed hashes, identifiers, counters and times, no content.
 
-Bounded three times: trajectories that rested longer than ``idle_seconds`` fall out, then the ones
-that rested longest beyond ``max_trajectories`` and beyond ``max_calls``. A trajectory with more
-than ``max_steps`` steps is *settled*: the facts that would let it be placed anew go. It keeps its
-latest steps and its open ends as they are: the last step of each conversation, and every step
-whose tool calls wait for their results.
+Bounded three times: trajectories that rested longer than ``idle_seconds`` fall out, then the ones that rested
+longest beyond ``max_trajectories`` and beyond ``max_calls``. A trajectory with more than ``max_steps`` steps is
+*settled*: the facts that would let it be placed anew go. It keeps its latest steps and open ends as they are. Open
+are the last step of each conversation, and every step whose tool calls wait for results.
 """
 
 from dataclasses import dataclass, field, fields

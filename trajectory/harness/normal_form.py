@@ -114,8 +114,8 @@ class NormalForm:
 def normal_form(system_prompt: str, tools: str) -> NormalForm:
     """Return the normal form of a redacted harness.
 
-    The last few hundred harnesses are remembered, and so are the lines of prompts: a prompt that
-    is rendered anew differs in a line or two.
+    The last few hundred harnesses are remembered, and so are the lines of prompts. A prompt that is rendered anew
+    differs in a line or two.
 
     Args:
         system_prompt: the system prompt.

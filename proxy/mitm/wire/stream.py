@@ -91,8 +91,8 @@ DRAINED_BYTES = 64 * 1024 * 1024
 
 
 class RoutedStream(HttpStream):
-    """A call that is answered at its head where it is refused, else one whose upstream may be
-    another one when the first cannot be reached."""
+    """A call that is answered at its head if it is refused. Else it may go to another upstream when the first
+    cannot be reached."""
 
     _drained = _received = 0
 

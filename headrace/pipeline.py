@@ -106,9 +106,8 @@ class Pipeline:
             self.prices.record(
                 (step.tenant_id, step.model_served) for step in governed.steps if step.model_served
             )
-        self._note(
-            number, batch, governed
-        )  # before the checkpoint: a crash notes twice, never not at all
+        # Before the checkpoint: a crash notes twice, never not at all.
+        self._note(number, batch, governed)
         self.checkpoints.complete(number, self.source.due(done))
         self.source.release()
         return BatchReport.of(number, batch, governed)

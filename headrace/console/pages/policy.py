@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from starlette.exceptions import HTTPException
 
 from headrace.console.page import Download, Page, PageRequest
 from headrace.console.pages.trajectories import parts_of
 from headrace.console.users import ADMIN, PRIVACY, ROLES
+from trajectory.documents.source import parse_documents
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -98,25 +98,19 @@ def _edited(bundle: "PolicyBundle", file: str, text: str | None) -> Iterator["Po
         shutil.copytree(bundle.path, folder)
         if text is not None:
             written = text.replace("\r\n", "\n")
-            _refuse_other_files(written)
+            _refuse_other_files(written, file)
             (folder / file).write_text(written, encoding="utf-8")
         yield load_bundle(folder)
 
 
-def _refuse_other_files(text: str) -> None:
+def _refuse_other_files(text: str, file: str) -> None:
     """Refuse an edit that names files outside the bundle: its errors would tell what stands in them.
 
     Raises:
         ConfigurationError: it does, or is no YAML.
     """
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f" in line {mark.line + 1}"
-        raise ConfigurationError(f"the edit is no YAML{line}") from None
-    for one in documents:
-        spec = one.get("spec") if isinstance(one, dict) else None
+    for document in parse_documents(text, file):
+        spec = document.value.get("spec") if isinstance(document.value, dict) else None
         names = spec.get("recognizers") if isinstance(spec, dict) else None
         for name in names if isinstance(names, list) else ():
             path = Path(str(name))

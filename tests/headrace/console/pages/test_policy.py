@@ -1,5 +1,6 @@
 """Policy: an edit is tried in a copy, tells each rule's verdict, and changes nothing."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,10 @@ def test_an_edit_is_tried_and_changes_nothing(console: Console) -> None:
 
 
 def test_a_wrong_edit_is_told_by_line_and_reads_no_other_file(console: Console) -> None:
-    status, told = send(console, do="try", edit="kind: Redaction\nspec: [")
-    assert (status, "no YAML" in told["error"]["message"]) == (400, True)
+    for edit in ("kind: Redaction\nspec: [", "a:\n- 2026-13-41", "\n" + "[" * 3_000):
+        status, told = send(console, do="try", edit=edit)
+        assert status == 400
+        assert re.match(r"redaction\.yaml:[123]: ", told["error"]["message"])
     for name in ("../../secrets/master.key", "/etc/passwd"):
         edit = f"apiVersion: headrace/v1\nkind: Redaction\nspec: {{recognizers: ['{name}']}}"
         status, told = send(console, do="try", edit=edit)

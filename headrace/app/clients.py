@@ -8,7 +8,7 @@ from headrace.app.installation import Address, addresses, base_url
 from proxy.clients.keys import PURPOSES, KeyRegistry
 from proxy.config import GatewayConfig, Upstream
 from proxy.mitm.authority import TRUST_STORE_PASSWORD
-from trajectory.files import replace_file
+from trajectory.files import locked, replace_file
 
 LOCAL_TENANT = "local"
 OWN_PURPOSES = tuple(purpose for purpose in PURPOSES if purpose != "share")
@@ -38,13 +38,25 @@ def local_client_key(home: Home, registry: KeyRegistry) -> str:
     ``headrace up`` on their own machine may learn from their own agents.
     """
     path = home.create().secrets / "client.key"
-    if path.exists():
-        key = path.read_text(encoding="ascii").strip()
-        if registry.authenticate(key) is not None:
-            return key
-    created = registry.create(tenant_id=LOCAL_TENANT, app_id="default", purposes=OWN_PURPOSES)
-    replace_file(path, created.secret.encode("ascii") + b"\n")
-    return created.secret
+    key = _key_in(path, registry)
+    if key is None:
+        with locked(path.with_suffix(".lock"), wait=True):
+            key = _key_in(path, registry)
+            if key is None:
+                created = registry.create(
+                    tenant_id=LOCAL_TENANT, app_id="default", purposes=OWN_PURPOSES
+                )
+                key = created.secret
+                replace_file(path, f"{key}\n".encode("ascii"))
+    return key
+
+
+def _key_in(path: Path, registry: KeyRegistry) -> str | None:
+    """Return the key that a file holds; None where there is none, or nobody takes it any more."""
+    if not path.exists():
+        return None
+    key = path.read_text(encoding="ascii").strip()
+    return key if registry.authenticate(key) is not None else None
 
 
 def base_url_environment(config: GatewayConfig, key: str) -> dict[str, str]:

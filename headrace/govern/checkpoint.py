@@ -31,7 +31,7 @@ from headrace.govern.packed_json import packed_json, unpacked
 from lakehouse.lake import Lake
 from trajectory.canonical import JsonObject
 from trajectory.errors import IntegrityError, RetryableError
-from trajectory.files import replace_file
+from trajectory.files import locked, replace_file
 from trajectory.sqlite_file import begin_log
 
 NO_MEMORY = packed_json({})
@@ -320,14 +320,23 @@ def installation_name(path: Path) -> str:
     Raises:
         RetryableError: it cannot be written.
     """
+    name = _name_in(path)
+    if not name:
+        try:
+            with locked(path.with_suffix(".lock"), wait=True):
+                name = _name_in(path)
+                if not name:
+                    name = uuid.uuid4().hex
+                    replace_file(path, name.encode())
+        except OSError as error:
+            raise _unwritten(path, error) from error
+    return name
+
+
+def _name_in(path: Path) -> str:
     with suppress(FileNotFoundError):
         return path.read_text(encoding="ascii").strip()
-    name = uuid.uuid4().hex
-    try:
-        replace_file(path, name.encode())
-    except OSError as error:
-        raise _unwritten(path, error) from error
-    return name
+    return ""
 
 
 def _begun_anew(lake: Lake) -> _CheckpointFile:

@@ -1,6 +1,5 @@
 """The certificate authority of the intercepting proxy: made once, never replaced silently."""
 
-import os
 import ssl
 import warnings
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, replace_file
+from trajectory.files import READABLE, delete_leftovers, locked, make_folders, replace_file
 
 KEY_FILE = "ca.key"
 CERTIFICATE_FILE = "ca.pem"
@@ -50,11 +49,19 @@ class Authority:
 def ensure_authority(directory: Path) -> Authority:
     """Load the authority of this folder; make one only where there is nothing of one yet.
 
+    Of several processes that come first at once, one makes it and the others load it.
+
     Raises:
         ConfigurationError: the authority is incomplete, unreadable or expired.
     """
-    if not (directory / KEY_FILE).exists() and not (directory / CERTIFICATE_FILE).exists():
-        return create_authority(directory)
+    if not (directory / CERTIFICATE_FILE).exists():
+        make_folders(directory, mode=0o700)
+        with locked(directory, wait=True):
+            if (
+                not (directory / CERTIFICATE_FILE).exists()
+                and not (directory / BUNDLE_FILE).exists()
+            ):
+                return _make(directory)
     return load_authority(directory)
 
 
@@ -64,25 +71,35 @@ def create_authority(directory: Path) -> Authority:
     Raises:
         ConfigurationError: the folder already holds one; clients trust it, so it stays.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _self_signed(key)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    try:
-        _write_new(directory / KEY_FILE, pem, 0o600)
-        _write_new(
-            directory / CERTIFICATE_FILE,
-            certificate.public_bytes(serialization.Encoding.PEM),
-            0o644,
+    make_folders(directory, mode=0o700)
+    with locked(directory, wait=True):
+        for name in (KEY_FILE, CERTIFICATE_FILE):
+            if (directory / name).exists():
+                raise ConfigurationError(
+                    f"{directory / name}: there is an authority already; it is never overwritten"
+                )
+        return _make(directory)
+
+
+def _make(directory: Path) -> Authority:
+    """Make what is missing; a key that stands alone was left by a process that was killed here.
+
+    Nobody trusts such a key yet: the certificate comes after it, and the bundle for clients last.
+    """
+    delete_leftovers(directory)
+    path = directory / KEY_FILE
+    if not path.exists():
+        made = ec.generate_private_key(ec.SECP256R1())
+        pem = made.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
-    except FileExistsError as error:
-        raise ConfigurationError(
-            f"{error.filename}: there is an authority already; it is never overwritten"
-        ) from None
+        replace_file(path, pem)
+    key = _load_key(path)
+    certificate = _self_signed(key)
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    replace_file(directory / CERTIFICATE_FILE, pem, READABLE)
     authority = Authority(directory, certificate, key)
     write_bundle(authority)
     return authority
@@ -97,18 +114,11 @@ def load_authority(directory: Path) -> Authority:
     """
     try:
         certificate = x509.load_pem_x509_certificate((directory / CERTIFICATE_FILE).read_bytes())
-        key = serialization.load_pem_private_key((directory / KEY_FILE).read_bytes(), None)
     except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"{error.filename}: missing beside the rest of the authority; restore it, or move "
-            f"{directory} away to have a new one made (clients must then trust the new one)"
-        ) from None
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(
-            f"{directory}: the authority cannot be read ({type(error).__name__}); restore it"
-        ) from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigurationError(f"{directory / KEY_FILE}: the key must be an EC key (P-256)")
+        raise _missing(error, directory) from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(error, directory) from None
+    key = _load_key(directory / KEY_FILE)
     if key.public_key() != certificate.public_key():
         raise ConfigurationError(f"{directory}: {KEY_FILE} does not belong to {CERTIFICATE_FILE}")
     if certificate.not_valid_after_utc <= datetime.now(UTC):
@@ -122,6 +132,31 @@ def load_authority(directory: Path) -> Authority:
         with suppress(OSError):
             write_bundle(authority)
     return authority
+
+
+def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except FileNotFoundError as error:
+        raise _missing(error, path.parent) from None
+    except (OSError, ValueError, TypeError) as error:
+        raise _unreadable(error, path.parent) from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigurationError(f"{path}: the key must be an EC key (P-256)")
+    return key
+
+
+def _missing(error: FileNotFoundError, directory: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"{error.filename}: missing beside the rest of the authority; restore it, or move "
+        f"{directory} away to have a new one made (clients must then trust the new one)"
+    )
+
+
+def _unreadable(error: Exception, directory: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"{directory}: the authority cannot be read ({type(error).__name__}); restore it"
+    )
 
 
 def write_bundle(authority: Authority, path: Path | None = None) -> Path:
@@ -161,11 +196,6 @@ def system_roots() -> bytes:
     import certifi
 
     return Path(certifi.where()).read_bytes()
-
-
-def _write_new(path: Path, data: bytes, mode: int) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(data)
 
 
 def _self_signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

@@ -8,13 +8,17 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
 from examples.practice.certificate import make_certificate
-from headrace.app.clients import base_url_environment, proxy_environment
+from headrace.app.clients import base_url_environment, local_client_key, proxy_environment
+from headrace.app.home import Home
+from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
 from proxy.mitm.authority import TRUST_STORE_PASSWORD, create_authority
 from tests.proxy.gateway_process import GatewayProcess
@@ -172,3 +176,19 @@ def node_reads_the_proxy() -> bool:
     done = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True)
     major, minor, _ = (int(part) for part in done.stdout.strip().removeprefix("v").split("."))
     return (major, minor) >= (24, 5) or (major == 22 and minor >= 21)
+
+
+def test_commands_that_come_first_at_once_have_one_key(tmp_path: Path) -> None:
+    meet = Barrier(4)
+
+    def key(home: Home) -> str:
+        meet.wait()
+        return local_client_key(home, KeyRegistry.load(home.client_keys))
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(10):
+            home = Home(tmp_path / str(number)).create()
+            (found,) = set(threads.map(key, [home] * 4))
+            registry = KeyRegistry.load(home.client_keys)
+            assert registry.authenticate(found) is not None
+            assert len(registry.list()) == 1

@@ -1,12 +1,19 @@
 """The checkpoint survives a crash at any point and refuses what is damaged."""
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
-from headrace.govern.checkpoint import NO_MEMORY, Checkpoint, CheckpointStore
+from headrace.govern.checkpoint import (
+    NO_MEMORY,
+    Checkpoint,
+    CheckpointStore,
+    installation_name,
+)
 from headrace.govern.packed_json import packed_json
 from lakehouse.lake import Lake
 from trajectory.errors import IntegrityError, RetryableError
@@ -115,3 +122,22 @@ def test_a_file_that_cannot_be_written_loses_nothing(tmp_path: Path, lake: Lake)
     with pytest.raises(RetryableError, match="check disk space"):
         kept.complete(1, b"x" * 100_000)
     assert kept.load() == before == CheckpointStore(tmp_path).load()
+
+
+def test_those_who_ask_first_at_once_get_the_same_name(tmp_path: Path) -> None:
+    meet = Barrier(4)
+
+    def name(number: int) -> str:
+        meet.wait()
+        return installation_name(tmp_path / f"{number}.id")
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(20):
+            (found,) = set(threads.map(name, [number] * 4))
+            assert (tmp_path / f"{number}.id").read_text() == found
+
+
+def test_an_empty_name_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "installation.id"
+    path.touch()
+    assert installation_name(path) == path.read_text() != ""

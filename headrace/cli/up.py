@@ -11,7 +11,7 @@ from headrace.app.clients import base_url_environment, local_client_key
 from headrace.app.context import AppContext
 from headrace.app.installation import Address, addresses, gateway_config, missing_default_routes
 from headrace.app.listener import listener_on
-from headrace.app.lock import only_one
+from headrace.app.lock import only_one_up
 from headrace.app.output import note
 from headrace.cli.common import note_mistyped_variables
 from headrace.cli.console import sign_in_link
@@ -46,21 +46,17 @@ def up(context: typer.Context) -> None:
     load_bundle(running.settings.policy.folder)  # told here, not in the governor's log
     _refuse_clashes(running, config)
     _refuse_taken_ports(config)
-    with only_one(home.state):  # another `up` of this home is told before anything is started
-        pass
-    ensure_authority(config.authority)
-    # Maintenance notes in the lake that their runs were interrupted.
-    delete_conversations(home.runs)
-    key = local_client_key(home, KeyRegistry.load(config.keys))
-
-    def is_ready() -> bool:
-        return all(_answers(place) for place in addresses(config).values())
-
-    programs = _programs(running, config)
-    note("starting …")
-    Supervisor(programs, report=note).run(
-        is_ready=is_ready, announce=lambda: _announce(running, config, key, programs)
-    )
+    with only_one_up(home):  # another `up` of this home is told before anything is started
+        ensure_authority(config.authority)
+        # Maintenance notes in the lake that their runs were interrupted.
+        delete_conversations(home.runs)
+        key = local_client_key(home, KeyRegistry.load(config.keys))
+        programs = _programs(running, config)
+        note("starting …")
+        Supervisor(programs, report=note).run(
+            is_ready=lambda: all(_answers(place) for place in addresses(config).values()),
+            announce=lambda: _announce(running, config, key, programs),
+        )
 
 
 def _programs(running: AppContext, config: GatewayConfig) -> list[Program]:

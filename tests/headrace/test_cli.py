@@ -12,7 +12,7 @@ import pytest
 
 from examples.practice.certificate import make_certificate
 from headrace.app.home import Home
-from headrace.app.lock import only_one
+from headrace.app.lock import only_one, only_one_up
 from headrace.cli import missing_extra, run, unexpected
 from tests.support.inline import inline_setup
 from tests.support.upstream import Upstream, as_json, plain
@@ -187,6 +187,8 @@ def test_up_does_not_begin_where_another_governs(
     monkeypatch.setenv("HEADRACE_GATEWAY_FORWARD_PORT", "3")  # nobody's either
     with only_one(Home(home).create().state):
         assert "another process governs" in complaint(capsys, "up", code=2)
+    with only_one_up(Home(home)):
+        assert "`headrace up` runs" in complaint(capsys, "up", code=2)
     assert not (home / "logs" / "gateway.log").exists()
 
 

@@ -92,6 +92,33 @@ def test_the_console_comes_up_with_the_gateway_and_a_taken_port_leaves_it_out(
     assert "console.port" in said
 
 
+@pytest.mark.slow
+def test_of_several_that_start_at_once_one_goes_on(tmp_path: Path) -> None:
+    port, forward, admin = (free_port() for _ in range(3))
+    settings = {
+        "gateway": {"port": port, "forward_port": forward, "admin_port": admin},
+        "console": {"enabled": False},
+    }
+    (tmp_path / "headrace.yaml").write_text(json.dumps(settings))
+    command = headrace_command(["--home", str(tmp_path), "up"])
+    ups = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            running = [up for up in ups if up.poll() is None]
+            if len(running) == 1 and answers(port):
+                break
+            time.sleep(0.2)
+        assert len(running) == 1
+        assert [up.returncode for up in ups if up is not running[0]] == [2, 2]
+        log = (tmp_path / "logs" / "gateway.log").read_text()
+        assert "cannot listen" not in log
+    finally:
+        for up in ups:
+            up.send_signal(signal.SIGTERM)
+            up.communicate(timeout=120)
+
+
 def test_two_workers_and_the_console_on_one_port_are_refused_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,10 @@ SCORE = 0.6
 _WORD = re.compile(r"[^\W\d_][\w'\-]*")
 _SHORTEST_VALUE = 6
 _SHORTEST_PART, _SHORTEST_IN_SMALL, _SHORTEST_HANDLE = 3, 4, 5
+_LOOKED_UP = 100
+"""Characters of a spelling that the look-up holds. In text that repeats itself it takes as many steps at
+each character as the text repeats within a spelling: with a whole one of 18,000 that was half of
+redaction, and grew with its square."""
 _MOST_SPELLINGS = 100_000
 """Those of some ten thousand names; their look-up takes some hundred megabytes."""
 _JOINTS = ("-", "_", ".", "", "%20", "+", ", ")
@@ -67,6 +71,8 @@ class KnownValues:
     _parts: dict[str, dict[tuple[str, bool], None]] = field(default_factory=dict, repr=False)
     """Parts of names, each with whether it counts only as it was written, by name."""
     _learned: set[tuple[str, str, bool]] = field(default_factory=set, repr=False)
+    _longer: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    """By what the look-up holds of them, the spellings that it does not hold whole."""
     _automaton: Any = field(default=None, repr=False)
 
     @classmethod
@@ -181,7 +187,11 @@ class KnownValues:
         if self._values:
             self._automaton = ahocorasick.Automaton()
             for spelling in self._values:
-                self._automaton.add_word(spelling, spelling)
+                beginning = spelling[:_LOOKED_UP]
+                if beginning != spelling:
+                    itself = [beginning] if beginning in self._values else []
+                    self._longer.setdefault(beginning, itself).append(spelling)
+                self._automaton.add_word(beginning, beginning)
             self._automaton.make_automaton()
 
     def find(self, text: str) -> list[Recurrence]:
@@ -209,19 +219,22 @@ class KnownValues:
         """Return the end and the spelling of the longest value that begins at each place."""
         size = len(text)
         longest: dict[int, tuple[int, str]] = {}
-        for last, spelling in self._automaton.iter(small):
-            end = last + 1
-            if end < size and text[end].isalnum() and not _is_unspaced(text[last]):
-                continue
-            if ", " in spelling and _begins_an_address(text, end):
-                continue
-            start = end - len(spelling)
+        for last, beginning in self._automaton.iter(small):
+            start = last + 1 - len(beginning)
             if start and text[start - 1].isalnum() and not _is_unspaced(text[start]):
                 continue
-            if (start not in longest or longest[start][0] < end) and self._counts(
-                spelling, text, start, end
-            ):
-                longest[start] = (end, spelling)
+            for spelling in self._longer.get(beginning, (beginning,)):
+                end = start + len(spelling)
+                if end < size and text[end].isalnum() and not _is_unspaced(text[end - 1]):
+                    continue
+                if start in longest and longest[start][0] >= end:
+                    continue
+                if not small.startswith(spelling, start):
+                    continue  # begins like it
+                if _begins_an_address(text, end) and ", " in spelling:
+                    continue
+                if self._counts(spelling, text, start, end):
+                    longest[start] = (end, spelling)
         return longest
 
     def _without_overlap(self, longest: dict[int, tuple[int, str]]) -> Iterator[Recurrence]:

@@ -1,6 +1,10 @@
 """What was found once is looked for everywhere."""
 
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from governance.redact import RedactionError
 from governance.redact.propagate import KnownValues
@@ -130,6 +134,48 @@ def test_thousands_of_names_are_looked_for() -> None:
 def test_too_many_values_are_refused_and_never_passed_in_silence() -> None:
     with pytest.raises(RedactionError, match="too many"):
         known(*[("USERNAME", f"user_{number}") for number in range(200_000)])
+
+
+@pytest.mark.parametrize("size", [99, 100, 101, 102, 500])
+def test_long_values_are_found_whole_and_the_longest_of_those_that_begin_alike(size: int) -> None:
+    key = ("k3y-" * size)[:size]
+    longer, other = key + "-and-more", key[:-1] + "9"
+    memory = known(("API_KEY", key), ("API_KEY", longer), ("API_KEY", other))
+    assert hits(memory, f"{key}, {longer} {other}; {key[:-1]} x{key} {key}x") == [
+        (value, value) for value in (key, longer, other)
+    ]
+
+
+@given(
+    st.lists(st.text("a1 -", min_size=6, max_size=160), min_size=1, max_size=4),
+    st.lists(st.text("a1 -", max_size=9), max_size=3),
+    st.integers(1, 30),
+)
+def test_values_are_found_where_a_search_for_each_finds_them(
+    values: list[str], between: list[str], times: int
+) -> None:
+    values = [value * times for value in values]
+    text = "; ".join([*values, *between, *values, values[0] + values[-1]])
+    memory = known(*[("API_KEY", value) for value in values])
+    looked_for = {value for value in values if not value.isalpha()}
+    covered = set()
+    for value in looked_for:
+        at = text.find(value)
+        while at >= 0:
+            end = at + len(value)
+            if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
+                covered.update(range(at, end))
+            at = text.find(value, at + 1)
+    found = {at for _, start, end, _ in memory.find(text) for at in range(start, end)}
+    assert found == covered
+
+
+def test_a_long_value_in_text_that_repeats_itself_costs_little() -> None:
+    text = "Apt 4 " * 50_000
+    memory = known(("STREET_ADDRESS", text[4:-1]))
+    start = time.process_time()
+    assert hits(memory, text) == [(text[4:-1], text[4:-1])]
+    assert time.process_time() - start < 3  # takes hundredths; what is not linear takes longer
 
 
 _SYLLABLES = [a + b for a in "bdfgklmnpr" for b in "aeiou"]

@@ -75,7 +75,7 @@ def is_a_company(text: str, start: int, stop: int, *, is_named: bool) -> bool:
     before = text[max(0, start - _REACH) : start]
     if before[-2:].strip() in ("&", "+") and _JOINED_BEFORE.search(before):
         return True
-    if is_named:
+    if is_named or not (before or behind):
         return False
     if behind in (" ", "'") and _DOES.match(text, stop):
         return True

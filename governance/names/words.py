@@ -223,7 +223,7 @@ def is_listed(text: str, start: int, stop: int) -> bool:
     while first < len(words) - 1 and (words[first] in common() or words[first] in foreign()):
         first += 1
     left = words[first:]
-    if (first or len(left) > 1) and all(word in known or word in _CONNECTIVES for word in left):
+    if (first or len(left) > 1) and _with_connectives().issuperset(left):
         return True
     if first and " ".join(left) in known:
         return True
@@ -322,6 +322,11 @@ def _people() -> frozenset[str]:
 
 
 @cache
+def _with_connectives() -> frozenset[str]:
+    return things() | _CONNECTIVES
+
+
+@cache
 def _beside_in_things() -> frozenset[str]:
     """Return the words of things that have several."""
     several = (_BESIDE.findall(thing) for thing in things() if not thing.isalpha())
@@ -330,6 +335,8 @@ def _beside_in_things() -> frozenset[str]:
 
 def within_a_thing(text: str, start: int, stop: int) -> bool:
     """Whether the words around make it part of a known name: J.P. *Morgan*, *Ernst* & Young."""
+    if not start and stop == len(text):
+        return False
     before = _BESIDE.findall(text[max(0, start - 24) : start].lower())[-2:]
     behind = _BESIDE.findall(text[stop : stop + 24].lower())[:2]
     if not _beside_in_things().intersection((*before[-1:], *behind[:1])):

@@ -73,9 +73,10 @@ _TURNED = re.compile(r"([^\W\d_][\w'\- ]*), ?([^\W\d_][\w'.\- ]*)")
 _UNFOLDED = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
 )
-_EMPHASIS = str.maketrans("_*~", "   ")
 _ACCENT = re.compile("[\u0300-\u036f]")
-_APOSTROPHES = str.maketrans(dict.fromkeys("\u2019\u02bc\u00b4`", "'"))
+_PLAIN_MARKS = str.maketrans(
+    {**dict.fromkeys("\u2019\u02bc\u00b4`", "'"), **dict.fromkeys("_*~", " ")}
+)
 _AS_TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
 _TWO_LETTERS = re.compile(r"(?<=[aou])e|(?<=a)a")
 """The second letter of what is typed for ä, ö, ü, ø and å where keyboards lack them."""
@@ -225,7 +226,10 @@ def _sent_label(label: str) -> str:
 def _name_in(value: str) -> str:
     if value.isalpha() and "\u02bc" not in value:
         return value  # one word, with nothing around it to take off
-    name = " ".join(value.translate(_APOSTROPHES).translate(_EMPHASIS).split()).strip(_EDGES)
+    words = value.split()
+    if not "".join(words).isalpha() or "\u02bc" in value:
+        words = value.translate(_PLAIN_MARKS).split()
+    name = " ".join(words).strip(_EDGES)
     while True:
         cue = _CUE.match(name)
         if cue is None and (weak := _WEAK.match(name)) is not None:
@@ -234,11 +238,12 @@ def _name_in(value: str) -> str:
         if not any(map(str.isalpha, rest)):
             break
         name = rest
-    name = _POSSESSIVE.sub("", name).rstrip(_EDGES)
-    turned = _TURNED.fullmatch(name)
+    if "'" in name:
+        name = _POSSESSIVE.sub("", name).rstrip(_EDGES)
+    turned = _TURNED.fullmatch(name) if "," in name else None
     if turned is not None and name.count(" ") < 4:
         name = f"{turned[2]} {turned[1]}"
-    without = _SUFFIX.sub("", name)
+    without = _SUFFIX.sub("", name) if " " in name else name
     if " " in without:
         name = without
     return name or value.strip()
@@ -247,7 +252,9 @@ def _name_in(value: str) -> str:
 def _name(name: str) -> str:
     if _EAST_ASIAN.fullmatch(name):
         return _folded("".join(name.replace("\u00b7", "").replace("・", "").split()))
-    plain = _without_accents(name.casefold().translate(_UNFOLDED))
+    plain = name.casefold()
+    if not plain.isascii():
+        plain = _without_accents(plain.translate(_UNFOLDED))
     return _folded(plain.replace(".", " "))
 
 

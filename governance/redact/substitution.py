@@ -139,7 +139,7 @@ class Substitution:
             subjects |= dict.fromkeys(people)
             if replacement is not None:
                 changes.append((start, end, replacement))
-        for value in _names_in_two_parts(text, spans):
+        for value in _names_in_two_parts(text, spans) if len(spans) > 1 else ():
             name = self._meant("PERSON", value)
             subjects |= dict.fromkeys(self._subjects("PERSON", name))
         return Replacement(spans, subjects, names, spliced(text, changes) if changes else text)

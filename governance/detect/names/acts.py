@@ -111,6 +111,8 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
         return True
     if len(words) > 1 and words[0] in _SAINTS:
         return True
+    if not begin:
+        return _are_places(words)
     if _is_labelled_a_thing(text, begin):
         return True
     if _SAINT.search(text, max(0, begin - 9), begin):
@@ -119,15 +121,20 @@ def is_called_after(text: str, begin: int, words: list[str]) -> bool:
         left = [word for word in words[1:] if word not in _CONNECTIVES]
         if all(word.lower() in places() for word in left):
             return True
-    elif _CONNECTIVES.intersection(words) and all(
-        word in _CONNECTIVES or word.lower() in places() for word in words
-    ):
+    elif _are_places(words):
         return True
     if text[max(0, begin - 4) : begin] == "via " or _of_a_program(
         text, begin, begin + len(words[0])
     ):
         return True
     return _follows_a_kind_of_place(text, begin)
+
+
+def _are_places(words: list[str]) -> bool:
+    """Whether these are places with an "and" between them."""
+    return not _CONNECTIVES.isdisjoint(words) and all(
+        word in _CONNECTIVES or word.lower() in places() for word in words
+    )
 
 
 _LABEL_BEFORE = re.compile(r"([^\W\d_]+)[\"']?[ ]?[:=][ ]?[\"']?\Z")

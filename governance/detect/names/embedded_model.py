@@ -24,6 +24,8 @@ _DOUBTED = 0.15
 _GOES_ON = 0.7
 """How much of that is enough for the words beside."""
 _SURE = 0.9
+_NEVER = 2.0
+"""More likely than anything is."""
 _LIKELY = 0.75
 """How likely one word is somebody at least that no list has as a name."""
 _SEGMENT = 1300
@@ -32,7 +34,7 @@ _AT_ONCE = 2500
 """So many characters are looked at together: their matrices stay within the processor's cache."""
 _LONGEST_VALUE = 200
 _WORDS = re.compile(r"(?<![@\w])[^\W\d_]{3,}")
-_ANY_NUMBER = str.maketrans("0123456789", "1111111111")
+_ANY_NUMBER = bytes.maketrans(b"0123456789", b"1111111111")
 """Which number it is says nothing of who is named: lines that differ in numbers are asked about once."""
 _EMPHASIS = re.compile(rf"(?<=[^\W\d_])(?:{BETWEEN_EMPHASISED})(?=[^\W\d_])")
 """To the model, spaces."""
@@ -83,44 +85,42 @@ class EmbeddedNames:
         self, units: Sequence[Unit], known: Sequence[Sequence[Finding]] = ()
     ) -> list[list[Finding]]:
         """Return the names of wanted types that nobody has found yet."""
+        least = {label: _LEAST[label] for label in self._wanted}
         out: list[list[Finding]] = []
-        for place, (unit, spans) in enumerate(zip(units, self._spans(units, known), strict=True)):
-            firsts, lasts = covered(known[place]) if known and spans else ([], [])
-            found = []
-            opaque = _of_programs(unit.view.text) if spans else []
-            is_thing = names_a_thing(unit.keys) and len(unit.view.text) < _SHORT
+        for place, (unit, all_spans) in enumerate(
+            zip(units, self._spans(units, known), strict=True)
+        ):
+            found: list[Finding] = []
+            out.append(found)
+            spans = [span for span in all_spans if span[3] >= least.get(span[0], _NEVER)]
+            if not spans:
+                continue
+            text = unit.view.text
+            firsts, lasts = covered(known[place]) if known else ([], [])
+            opaque = _of_programs(text)
+            is_thing = len(text) < _SHORT and names_a_thing(unit.keys)
             for label, start, end, likely in spans:
-                if label not in self._wanted or likely < _LEAST[label]:
-                    continue
                 if is_thing and label == "PERSON" and likely < _SURE:
                     continue
-                if (
-                    label == "PERSON"
-                    and likely < _LIKELY
-                    and _is_unlisted(unit.view.text[start:end])
-                ):
+                if label == "PERSON" and likely < _LIKELY and _is_unlisted(text[start:end]):
                     continue
                 if any(first < end and start < last for first, last in opaque):
                     continue
-                if start and unit.view.text[start - 1] == "@":
+                if start and text[start - 1] == "@":
                     continue  # an account, which the rules for accounts judge
-                if label == "USERNAME" and _BRANCH.search(
-                    unit.view.text, max(0, start - 10), start
-                ):
+                if label == "USERNAME" and _BRANCH.search(text, max(0, start - 10), start):
                     continue
-                if label == "PERSON" and unit.view.text[start - 1 : start] == "-":
-                    start = _before_the_hyphen(unit.view.text, start)
+                if label == "PERSON" and text[start - 1 : start] == "-":
+                    start = _before_the_hyphen(text, start)
                 begin, stop = unit.view.span(start, end)
                 at = bisect_left(lasts, stop)
                 if at < len(lasts) and firsts[at] <= begin:
                     continue
                 if label == "PERSON" and (
-                    _IN_CAMEL_CASE.match(unit.view.text[start:end])
-                    or names_no_person(unit.view.text, start, end)
+                    _IN_CAMEL_CASE.match(text[start:end]) or names_no_person(text, start, end)
                 ):
                     continue
                 found.append(Finding(label, begin, stop, 0.8 if likely > _SURE else 0.6, self.name))
-            out.append(found)
         return out
 
     def confirmed(
@@ -158,13 +158,14 @@ class EmbeddedNames:
                 continue
             before = _before(unit)
             for at, piece in segments(text, _SEGMENT):
-                data = (before + piece).translate(_ANY_NUMBER)
-                if "**" in data or "~~" in data:
-                    data = _EMPHASIS.sub(lambda marks: " " * len(marks[0]), data)
-                name = blake2b(data.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+                read = before + piece
+                if "**" in read or "~~" in read:
+                    read = _EMPHASIS.sub(lambda marks: " " * len(marks[0]), read)
+                data = read.encode("utf-8", "surrogatepass").translate(_ANY_NUMBER)
+                name = blake2b(data, digest_size=16).digest()
                 of_unit.append((at - len(before), at, name))
                 if name not in self._cache:
-                    fresh[name] = data
+                    fresh[name] = data.decode("utf-8", "surrogatepass")
         self._ask(fresh)
         for of_unit in pieces:
             yield [

@@ -77,9 +77,9 @@ _NOT_OF_A_WORD = re.compile(r"\W+")
 
 def _follows_a_kind_of_place(text: str, begin: int) -> bool:
     """Whether a bridge, a square or a school stands before a name, with at most four small words between."""
-    before = text[max(0, begin - 40) : begin].lower()
-    if not before.endswith(" "):
+    if text[begin - 1 : begin] != " ":
         return False
+    before = text[max(0, begin - 40) : begin].lower()
     words = before[:-1].split(" ")[-5:]
     while len(words) > 1 and words[-1] in _BETWEEN:
         words.pop()
@@ -142,6 +142,9 @@ _LABEL_BEFORE = re.compile(r"([^\W\d_]+)[\"']?[ ]?[:=][ ]?[\"']?\Z")
 
 def _is_labelled_a_thing(text: str, start: int) -> bool:
     """Whether the word before a colon says that a thing is named: a brand, a stop, a river."""
+    between = text[max(0, start - 3) : start]
+    if ":" not in between and "=" not in between:
+        return False
     label = _LABEL_BEFORE.search(text, max(0, start - 32), start)
     return label is not None and names_a_thing((label[1],))
 

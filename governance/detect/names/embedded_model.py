@@ -47,6 +47,7 @@ _OPAQUE = re.compile(
     r"|(?<![A-Za-z0-9])(?=(?:[A-Za-z]*\d+[A-Za-z]+){2})[A-Za-z0-9]{16,})(?!\w)"
 )
 """An id that a program drew, with what kind of id it is: `chatcmpl-b4f16c27…`, `toolu_01Tx…`, UUIDs, hashes."""
+_SHORTEST_OPAQUE = 16
 _REMOTE = re.compile(
     r"(?:\bgit@[\w.\-]+:|\b(?:https?|ssh|git)://(?:[\w.\-]+@)?[\w.\-]*(?:git|bitbucket|codeberg)[\w.\-]*(?::\d+)?/)"
     r"[\w.~\-]+/[\w.~/\-]+"
@@ -191,7 +192,7 @@ class EmbeddedNames:
                     for end, start in zip((0, *ends), (*starts, None), strict=True)
                 ]
             )
-        if len(text) < _LONGEST_VALUE:
+        if _SHORTEST_OPAQUE <= len(text) < _LONGEST_VALUE:
             text = _OPAQUE.sub(" ", text)
         return not self._common.issuperset(map(str.lower, _WORDS.findall(text)))
 
@@ -230,7 +231,8 @@ def _before_the_hyphen(text: str, start: int) -> int:
 
 def _of_programs(text: str) -> list[tuple[int, int]]:
     """Return where ids that programs drew and remotes of repositories are."""
-    out = [match.span() for match in _OPAQUE.finditer(text)]
+    may_be_ids = len(text) >= _SHORTEST_OPAQUE
+    out = [match.span() for match in _OPAQUE.finditer(text)] if may_be_ids else []
     if "git" in text or "bitbucket" in text or "codeberg" in text:
         out += [match.span() for match in _REMOTE.finditer(text)]
     return out

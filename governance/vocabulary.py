@@ -20,9 +20,6 @@ FINISH_REASONS = frozenset(
     }
 )  # fmt: skip
 
-SPAN_UNITS = ("characters", "tokens")
-SOURCE_KINDS = ("env", "verifier", "human_explicit", "human_implicit", "judge", "rule")
-
 ROLES = frozenset(
     {
         "system", "developer", "user", "assistant", "tool", "function", "model", "human", "ai", "bot",

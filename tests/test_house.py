@@ -31,6 +31,7 @@ ALONE: dict[str, str] = {
     "headrace.services.agreement": "statistics, tested alone against those of scikit-learn",
     "headrace.services.inspection": "wants the detectors, which headrace.services.changes does without",
     "lakehouse.maintenance.compaction_io": "files of a compaction, tested alone against a full disk",
+    "trajectory.dialects.google_gemini.stream": "each wire has read, stream and write",
     "lakehouse.sandbox.statement": "the wall that SQL of strangers meets first, reviewed alone",
 }
 """Modules with one importer beside them that stay apart, and why."""

@@ -13,6 +13,11 @@ from trajectory.canonical import JsonObject
 from trajectory.message import Message
 from trajectory.version import SCHEMA_VERSION
 
+SOURCE_KINDS = ("env", "verifier", "human_explicit", "human_implicit", "judge", "rule")
+"""Who may give a signal."""
+SPAN_UNITS = ("characters", "tokens")
+"""What the ends of a span that a signal is about are counted in."""
+
 
 @dataclass(frozen=True, slots=True)
 class PortableSignal:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from governance.detect.keys import entities_told
+from governance.detect.matcher import QUERY_PARAMETER
 from governance.detect.names.key_names import (
     is_of_people,
     may_be_anybody,
@@ -37,7 +38,6 @@ _VALUE = re.compile(
     r"[\"'`*_)\]]{0,3}[ \t]{0,16}(?P<below>\r?\n[ \t]{0,12})?[|]?(?P<open>[\"'`*_(\[{«„“「『‹\\]{0,3})(?:<[a-z]{1,8}>)?[ ]?"
     r"(?P<value>[^\W_](?:[^\n\r\t,;|\"`<>{}()\[\]→=&*「」『』«»“”\\ -]|[ -](?![ \->→])){1,79})"
 )
-_QUERY = re.compile(r"[?&][\w.\-\[\]]{1,36}=\Z")
 _MORE = re.compile(
     r"\]?(?:, ?|; ?| (?:and|und|et|y|e|i|og|och|en|ve) )\[?(?P<value>[^\W\d_](?:[^\W\d_]|['’.\-]|[ ](?=[^\W\d_])){2,60})"
 )
@@ -148,7 +148,7 @@ def _behind(text: str, label: str, at: int) -> Iterator[Field]:
         value = value.rpartition(" ")[0]  # the next setting of the same line
     if label[-1] >= "\u3040" and text[at - 1] not in ":=：→|":
         value = value.partition(" ")[0]  # nothing but a space stands between them
-    if _QUERY.search(text, max(0, at - _REACH), at):
+    if QUERY_PARAMETER.search(text, max(0, at - _REACH), at):
         if _told_by(label) == {"AGE"}:
             return  # a query asks for many people's
         value = value.partition(" ")[0]

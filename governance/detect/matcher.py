@@ -114,7 +114,7 @@ class Runner:
                 continue
             if rule.around is not None and not rule.around(text, start, end):
                 continue
-            if rule.not_in_queries and _PARAMETER.search(text, max(0, start - 40), start):
+            if rule.not_in_queries and QUERY_PARAMETER.search(text, max(0, start - 40), start):
                 continue
             if rule.spans is not None:
                 candidates = rule.spans(gate, start, end)
@@ -147,4 +147,4 @@ class Runner:
 
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a character, which RE2 cannot read."""
-_PARAMETER = re.compile(r"[?&][\w.\-\[\]]{1,36}=\Z")
+QUERY_PARAMETER = re.compile(r"[?&][\w.\-\[\]]{1,36}=\Z")

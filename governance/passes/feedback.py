@@ -21,9 +21,9 @@ from governance.redact.report import NamePart, RedactionReport, RedactionScope
 from governance.redact.trajectory import CallRedactor, public_id
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent, name_parts_of_reports
-from governance.vocabulary import SOURCE_KINDS, SPAN_UNITS
 from trajectory.assembly.result import PlacedFeedback
 from trajectory.canonical import JsonValue
+from trajectory.portable import SOURCE_KINDS, SPAN_UNITS
 from trajectory.step import Correction, Signal
 
 

@@ -7,6 +7,7 @@ from headrace.app.home import Home
 from headrace.app.installation import Address, addresses, base_url
 from proxy.clients.keys import PURPOSES, KeyRegistry
 from proxy.config import GatewayConfig, Upstream
+from proxy.config.gateway import LOOPBACK_HOSTS
 from proxy.mitm.authority import TRUST_STORE_PASSWORD
 from trajectory.files import locked, replace_file
 
@@ -28,7 +29,6 @@ _BUNDLE_VARIABLES = (
     *("GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "PIP_CERT", "NPM_CONFIG_CAFILE"),
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 )
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def local_client_key(home: Home, registry: KeyRegistry) -> str:
@@ -125,5 +125,5 @@ def _direct_hosts(config: GatewayConfig) -> list[str]:
         Upstream.parse(choice.url).host for route in config.routes for choice in route.choices
     }
     already = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
-    names = [name for name in _LOOPBACK if not routed.intersection(_LOOPBACK)]
+    names = [name for name in LOOPBACK_HOSTS if not routed.intersection(LOOPBACK_HOSTS)]
     return list(dict.fromkeys([*names, *filter(None, map(str.strip, already.split(",")))]))

@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.console.assets import FOLDER, script_sources
+from proxy.config.gateway import LOOPBACK_HOSTS
 
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _SAFE = frozenset({"GET", "HEAD"})
 _POLICY = (
     # A script runs that is one of ours, byte for byte: neither where it lies nor who names it counts.
@@ -86,7 +86,7 @@ class Guard:
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
         host = headers.get("host", "").lower()
-        if not (host and host == self._name) and _without_port(host) not in _LOOPBACK:
+        if not (host and host == self._name) and _without_port(host) not in LOOPBACK_HOSTS:
             return "The console does not answer to this name; see the setting console.url."
         if method in _SAFE:
             return None

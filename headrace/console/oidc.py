@@ -22,6 +22,7 @@ from joserfc.jwk import KeySet
 from headrace.app.settings import OidcSettings
 from headrace.console.attempt import SignInAttempt, SignInError
 from headrace.console.users import User, is_name
+from proxy.config.gateway import LOOPBACK_HOSTS
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ _SIGNATURES = frozenset(
 """Signatures by a key that the provider alone has: never none, never a shared secret."""
 _METADATA_SECONDS = 3600.0
 _MOST_BYTES = 1 << 20
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class IdentityProvider:
@@ -69,7 +69,7 @@ class IdentityProvider:
             ConfigurationError: a setting is missing or wrong.
         """
         parts = urlsplit(settings.issuer)
-        if parts.scheme != "https" and parts.hostname not in _LOCAL:
+        if parts.scheme != "https" and parts.hostname not in LOOPBACK_HOSTS:
             raise ConfigurationError("console.oidc.issuer: write https://…, as the provider does")
         self._settings = settings
         self._client_id = client_id or settings.client_id
@@ -164,7 +164,7 @@ class IdentityProvider:
     def _endpoint(self, name: str) -> str:
         place = self.metadata().get(name)
         parts = urlsplit(place) if isinstance(place, str) else None
-        if parts is None or (parts.scheme != "https" and parts.hostname not in _LOCAL):
+        if parts is None or (parts.scheme != "https" and parts.hostname not in LOOPBACK_HOSTS):
             raise SignInError(f"{self.host} names no {name} with HTTPS; ask who runs it")
         return str(place)
 

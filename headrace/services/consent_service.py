@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from governance.consent import ConsentEntry, ConsentLookup
 from governance.policy.consent import Purpose
 from headrace.app.settings import ConsentSettings
+from proxy.config.gateway import LOOPBACK_HOSTS
 from trajectory.errors import ConfigurationError, WorkError
 
 _MOST_CACHED = 100_000
@@ -28,7 +29,6 @@ _FAILURES = 3
 """After so many in a row the service counts as away."""
 _AWAY_SECONDS = 30.0
 """How long it then is not asked: each vain question costs its whole timeout, and all calls wait."""
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class ConsentServiceError(WorkError):
@@ -58,7 +58,7 @@ class ServiceConsents:
         """
         parts = urlsplit(settings.url)
         if parts.scheme != "https" and not (
-            parts.scheme == "http" and (parts.hostname or "") in _LOCAL
+            parts.scheme == "http" and (parts.hostname or "") in LOOPBACK_HOSTS
         ):
             raise ConfigurationError(
                 "consent.url must begin with https:// (http:// on this machine only): it is asked "

@@ -13,13 +13,13 @@ from headrace.app.output import output_file
 from headrace.services.imports import find_format
 from lakehouse.lake import Lake
 from lakehouse.read.conversations import StepConversation
+from proxy.clients.keys import PURPOSES
 from trajectory.call import TokenCapture, Usage
 from trajectory.errors import ConfigurationError
 from trajectory.imports import restored
 from trajectory.json_form import time_text
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
 
-PURPOSES = ("debug", "eval", "train_sft", "train_preference", "train_rl", "evolve", "share")
 _PAGE = 200
 """Trajectories that are read together: each query opens a snapshot of every table."""
 _STEPS = """

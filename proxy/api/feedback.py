@@ -8,16 +8,15 @@ from datetime import datetime
 from proxy.request_json import parsed
 from trajectory.canonical import JsonObject, JsonValue, content_hash
 from trajectory.errors import ConfigurationError
+from trajectory.portable import SOURCE_KINDS, SPAN_UNITS
 
 TARGETS = ("response_id", "step_id", "trajectory_id", "session_id", "group_id")
-SOURCE_KINDS = ("env", "verifier", "human_explicit", "human_implicit", "judge", "rule")
 MAX_ITEMS = 1000
 
 _TEXTS = ("name", "label", "rationale", "source_kind", "source", "source_version", "supersedes")
 _NUMBERS = ("value", "confidence")
 _FIELDS = {*TARGETS, *_TEXTS, *_NUMBERS, "observed_at", "idempotency_key", "is_gold", "span"}
 _MAX_TEXT = 65_536
-SPAN_UNITS = ("characters", "tokens")
 _MAX_SPAN = 10_000_000
 
 

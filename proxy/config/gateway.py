@@ -53,7 +53,8 @@ _LAST_PORT = 65535
 
 type Port = Annotated[int, Field(ge=0, le=_LAST_PORT)]
 
-_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+"""Names of this machine that no other machine has."""
 
 
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound
@@ -73,7 +74,9 @@ class ListenAddress(NamedTuple):
             bool(self.port)
             and self.port == other.port
             and (
-                len(hosts) == 1 or not hosts.isdisjoint(_ALL_ADDRESSES) or hosts <= {*_THIS_MACHINE}
+                len(hosts) == 1
+                or not hosts.isdisjoint(_ALL_ADDRESSES)
+                or hosts <= {*LOOPBACK_HOSTS}
             )
         )
 
@@ -204,10 +207,10 @@ class GatewayConfig(ConfigModel):
 
     @model_validator(mode="after")
     def _forward(self) -> Self:
-        if self.forward_key is not None and self.forward_host not in _THIS_MACHINE:
+        if self.forward_key is not None and self.forward_host not in LOOPBACK_HOSTS:
             raise ValueError(
                 "forward_key would let everybody in who reaches forward_host "
-                f"{self.forward_host!r}; it must be one of {', '.join(_THIS_MACHINE)}"
+                f"{self.forward_host!r}; it must be one of {', '.join(LOOPBACK_HOSTS)}"
             )
         return self
 

@@ -8,6 +8,7 @@ from typing import Any
 from proxy.inline.answers import CallSurrogates, is_of_document
 from proxy.inline.dialects import MessagesRequest
 from proxy.inline.events import AnswerEvents, Event, MessagesEvents
+from proxy.inline.pieces import dumped
 from proxy.inline.requests import (
     ARGUMENTS,
     AS_IT_IS,
@@ -214,7 +215,7 @@ class EventStreamRestorer:
                 return raw
             if headers.get(":message-type") != "event":
                 told = self._surrogates.value(value)
-                return raw if told == value else encode_message(headers, _dumped(told))
+                return raw if told == value else encode_message(headers, dumped(told))
             event = self._event(headers.get(_KIND, ""), value)
             if event is None:
                 return raw
@@ -234,14 +235,8 @@ class EventStreamRestorer:
     def _written(self, event: Event) -> bytes:
         headers = {_KIND: "chunk", ":content-type": "application/json", ":message-type": "event"}
         if self._is_invoked:
-            return encode_message(headers, _dumped({"bytes": b64encode(_dumped(event)).decode()}))
+            return encode_message(headers, dumped({"bytes": b64encode(dumped(event)).decode()}))
         headers[_KIND] = event[_KIND]
         return encode_message(
-            headers, _dumped({name: one for name, one in event.items() if name != _KIND})
+            headers, dumped({name: one for name, one in event.items() if name != _KIND})
         )
-
-
-def _dumped(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )

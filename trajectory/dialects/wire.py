@@ -149,6 +149,12 @@ def as_integer(value: JsonValue | None) -> int | None:
     return None
 
 
+def sum_of_counts(usage: JsonObject, *fields: str) -> int | None:
+    """Return the sum of the counts that stand in these fields; None where none does."""
+    counts = [count for name in fields if (count := as_integer(usage.get(name))) is not None]
+    return sum(counts) if counts else None
+
+
 def names(text: str) -> frozenset[str]:
     """Return the words of ``text``: field names, written so that they can be read."""
     return frozenset(text.split())

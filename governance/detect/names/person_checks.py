@@ -11,6 +11,7 @@ from governance.detect.code_terms import (
     is_term,
 )
 from governance.detect.names.acts import is_called_after, is_of_science
+from governance.detect.names.patterns import CAMEL_CASE
 from governance.names.words import (
     ambiguous_names,
     common,
@@ -24,7 +25,6 @@ from governance.names.words import (
     places,
 )
 
-_CAMEL_CASE = re.compile(r"(?!Mc|Mac|De|Di|Da|La|Le|Fitz|Van|O')[^\W\d_]*[a-z][A-Z]")
 NOT_A_NAME = re.compile(r"[\d_(){}\[\]=/\\|<>@#$%^*;:\"`~+]")
 CAPITALS = re.compile(
     r"\b[A-Z\u00c0-\u00de]{3,}(?:,? [A-Z\u00c0-\u00de][A-Z\u00c0-\u00de'-]{2,}){1,3}\b"
@@ -130,7 +130,7 @@ def may_be_a_person(words: list[str], text: str, start: int, stop: int) -> bool:
             return False
         return words[0][0].isupper() and words[-1][0].isupper()
     word = words[0]
-    if not word[0].isupper() or _CAMEL_CASE.match(word) or "-" in word[-2:] or like_a_word(word):
+    if not word[0].isupper() or CAMEL_CASE.match(word) or "-" in word[-2:] or like_a_word(word):
         return False
     if not word.isupper():
         return True

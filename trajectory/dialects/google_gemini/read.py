@@ -34,6 +34,7 @@ from trajectory.dialects.wire import (
     objects,
     only,
     request_json,
+    sum_of_counts,
     without,
 )
 from trajectory.exchange import Exchange
@@ -266,16 +267,11 @@ def _usage(value: JsonObject) -> Usage:
     usage = as_object(value.get("usageMetadata"))
     thought = as_integer(usage.get("thoughtsTokenCount"))
     return Usage(
-        input_tokens=_sum(usage, "promptTokenCount", "toolUsePromptTokenCount"),
-        output_tokens=_sum(usage, "candidatesTokenCount", "thoughtsTokenCount"),
+        input_tokens=sum_of_counts(usage, "promptTokenCount", "toolUsePromptTokenCount"),
+        output_tokens=sum_of_counts(usage, "candidatesTokenCount", "thoughtsTokenCount"),
         cached_input_tokens=as_integer(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thought,
     )
-
-
-def _sum(usage: JsonObject, *fields: str) -> int | None:
-    counts = [count for name in fields if (count := as_integer(usage.get(name))) is not None]
-    return sum(counts) if counts else None
 
 
 def _tokens(candidate: JsonObject) -> TokenCapture | None:

@@ -32,6 +32,7 @@ from trajectory.dialects.wire import (
     objects,
     only,
     request_json,
+    sum_of_counts,
     without,
 )
 from trajectory.exchange import Exchange
@@ -269,13 +270,8 @@ def _failure(value: JsonObject) -> str | None:
 
 def _usage(usage: JsonObject) -> Usage:
     return Usage(
-        input_tokens=_sum(usage, "total_input_tokens", "total_tool_use_tokens"),
-        output_tokens=_sum(usage, "total_output_tokens", "total_thought_tokens"),
+        input_tokens=sum_of_counts(usage, "total_input_tokens", "total_tool_use_tokens"),
+        output_tokens=sum_of_counts(usage, "total_output_tokens", "total_thought_tokens"),
         cached_input_tokens=as_integer(usage.get("total_cached_tokens")),
         reasoning_tokens=as_integer(usage.get("total_thought_tokens")),
     )
-
-
-def _sum(usage: JsonObject, *fields: str) -> int | None:
-    counts = [count for name in fields if (count := as_integer(usage.get(name))) is not None]
-    return sum(counts) if counts else None

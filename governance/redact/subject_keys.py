@@ -85,7 +85,11 @@ class FileSubjectKeys:
     """
 
     def __init__(self, path: Path, wrapping_key: bytes) -> None:
-        """Open the store at ``path``; it is made for the owner alone when it does not exist."""
+        """Open the store at ``path``; it is made for the owner alone when it does not exist.
+
+        Raises:
+            IntegrityError: the file is damaged.
+        """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._wrap = AESGCM(wrapping_key)
         self._file = sqlite3.connect(
@@ -98,12 +102,21 @@ class FileSubjectKeys:
         path.chmod(0o600)
         self.close = weakref.finalize(self, self._file.close)
         """Closes the file; called at the latest when nobody holds the store any more."""
-        self._file.execute("PRAGMA journal_mode = DELETE")
-        self._file.execute("PRAGMA synchronous = FULL")
-        self._file.execute("PRAGMA secure_delete = ON")
-        self._file.execute(
-            "CREATE TABLE IF NOT EXISTS subject_keys (subject TEXT PRIMARY KEY, wrapped BLOB NOT NULL)"
-        )
+        try:
+            self._file.execute("PRAGMA journal_mode = DELETE")
+            self._file.execute("PRAGMA synchronous = FULL")
+            self._file.execute("PRAGMA secure_delete = ON")
+            self._file.execute(
+                "CREATE TABLE IF NOT EXISTS subject_keys (subject TEXT PRIMARY KEY, wrapped BLOB NOT NULL)"
+            )
+        except (
+            sqlite3.OperationalError
+        ):  # a full disk, others that write: it is not the file's fault
+            raise
+        except sqlite3.DatabaseError as error:
+            raise IntegrityError(
+                f"{path}: the keys of people are damaged ({error}); restore the file from a backup"
+            ) from error
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._seen = self._version()
 

@@ -55,7 +55,7 @@ def _key_in(path: Path, registry: KeyRegistry) -> str | None:
     """Return the key that a file holds; None where there is none, or nobody takes it any more."""
     if not path.exists():
         return None
-    key = path.read_text(encoding="ascii").strip()
+    key = path.read_text(encoding="ascii", errors="replace").strip()
     return key if registry.authenticate(key) is not None else None
 
 

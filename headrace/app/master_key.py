@@ -64,7 +64,7 @@ def load_secrets(folder: Path, *, create: bool = False) -> Secrets:
         _write_new(path)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigurationError(f"{path} can be read by others. Run: chmod 600 {path}")
-    return Secrets(_parse(path.read_text(encoding="ascii"), str(path)))
+    return Secrets(_parse(path.read_text(encoding="ascii", errors="replace"), str(path)))
 
 
 def _write_new(path: Path) -> None:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol
 from headrace.govern.packed_json import packed_json, unpacked
 from lakehouse.lake import Lake
 from trajectory.canonical import JsonObject
-from trajectory.errors import IntegrityError, RetryableError
+from trajectory.errors import ConfigurationError, IntegrityError, RetryableError
 from trajectory.files import locked, replace_file
 from trajectory.sqlite_file import begin_log
 
@@ -318,6 +318,7 @@ def installation_name(path: Path) -> str:
     """Return the name of an installation, created once and kept in its own file.
 
     Raises:
+        ConfigurationError: the file holds something else.
         RetryableError: it cannot be written.
     """
     name = _name_in(path)
@@ -334,9 +335,14 @@ def installation_name(path: Path) -> str:
 
 
 def _name_in(path: Path) -> str:
-    with suppress(FileNotFoundError):
+    try:
         return path.read_text(encoding="ascii").strip()
-    return ""
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        raise ConfigurationError(
+            f"{path} holds no name of an installation; restore it, or remove it to have a new one made"
+        ) from None
 
 
 def _begun_anew(lake: Lake) -> _CheckpointFile:

@@ -244,3 +244,16 @@ def test_no_two_values_share_a_pseudonym() -> None:
         for number in range(20_000)
     }
     assert len(marks) == 20_000
+
+
+@pytest.mark.parametrize("damage", [b"no database at all" * 40, None], ids=["noise", "cut"])
+def test_a_damaged_store_is_told_as_such(tmp_path: Path, damage: bytes | None) -> None:
+    path = tmp_path / "subjects.sqlite"
+    store = FileSubjectKeys(path, bytes(32))
+    for number in range(200):
+        store.key(f"b2:{number:032x}")
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+    with pytest.raises(IntegrityError, match=r"subjects\.sqlite: the keys of people are damaged"):
+        FileSubjectKeys(path, bytes(32))

@@ -192,3 +192,10 @@ def test_commands_that_come_first_at_once_have_one_key(tmp_path: Path) -> None:
             registry = KeyRegistry.load(home.client_keys)
             assert registry.authenticate(found) is not None
             assert len(registry.list()) == 1
+
+
+def test_a_damaged_key_is_replaced(tmp_path: Path) -> None:
+    home = Home(tmp_path).create()
+    (home.secrets / "client.key").write_bytes(b"\xff\xfe\x00")
+    registry = KeyRegistry.load(home.client_keys)
+    assert registry.authenticate(local_client_key(home, registry)) is not None

@@ -47,6 +47,14 @@ def test_a_malformed_key_is_refused(
         load_secrets(tmp_path)
 
 
+def test_a_damaged_key_is_refused_and_stays(tmp_path: Path) -> None:
+    load_secrets(tmp_path, create=True)
+    (tmp_path / "master.key").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match="64 hexadecimal digits"):
+        load_secrets(tmp_path, create=True)
+    assert (tmp_path / "master.key").read_bytes() == b"\xff\xfe\x00"
+
+
 def test_the_key_does_not_show_in_a_repr(tmp_path: Path) -> None:
     secrets = load_secrets(tmp_path, create=True)
     assert (tmp_path / "master.key").read_text(encoding="ascii").strip()[:8] not in repr(secrets)

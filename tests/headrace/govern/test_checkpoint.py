@@ -16,7 +16,7 @@ from headrace.govern.checkpoint import (
 )
 from headrace.govern.packed_json import packed_json
 from lakehouse.lake import Lake
-from trajectory.errors import IntegrityError, RetryableError
+from trajectory.errors import ConfigurationError, IntegrityError, RetryableError
 
 OPEN = packed_json({"open": []})
 
@@ -141,3 +141,11 @@ def test_an_empty_name_is_none(tmp_path: Path) -> None:
     path = tmp_path / "installation.id"
     path.touch()
     assert installation_name(path) == path.read_text() != ""
+
+
+def test_what_is_no_name_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "installation.id"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match="holds no name of an installation"):
+        installation_name(path)
+    assert path.read_bytes() == b"\xff\xfe\x00"

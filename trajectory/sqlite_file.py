@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from trajectory.errors import IntegrityError
+
 _AGAIN_SECONDS = 0.005
 
 
@@ -75,3 +77,18 @@ def transaction(file: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         # A full disk ends a transaction by itself, and there is nothing to roll back.
         if file.in_transaction:
             file.execute("ROLLBACK")
+
+
+@contextmanager
+def damage_told(path: Path, remedy: str) -> Iterator[None]:
+    """Say of a damaged file which one it is and what to do; full disks and other writers are no damage.
+
+    Raises:
+        IntegrityError: it is no database, or part of it is gone.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if type(error) is not sqlite3.DatabaseError:
+            raise
+        raise IntegrityError(f"{path} is damaged ({error}); {remedy}") from error

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trajectory.errors import IntegrityError
-from trajectory.sqlite_file import transaction
+from trajectory.sqlite_file import damage_told, transaction
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -102,21 +102,13 @@ class FileSubjectKeys:
         path.chmod(0o600)
         self.close = weakref.finalize(self, self._file.close)
         """Closes the file; called at the latest when nobody holds the store any more."""
-        try:
+        with damage_told(path, "it holds the keys of people: restore it from a backup"):
             self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.execute("PRAGMA synchronous = FULL")
             self._file.execute("PRAGMA secure_delete = ON")
             self._file.execute(
                 "CREATE TABLE IF NOT EXISTS subject_keys (subject TEXT PRIMARY KEY, wrapped BLOB NOT NULL)"
             )
-        except (
-            sqlite3.OperationalError
-        ):  # a full disk, others that write: it is not the file's fault
-            raise
-        except sqlite3.DatabaseError as error:
-            raise IntegrityError(
-                f"{path}: the keys of people are damaged ({error}); restore the file from a backup"
-            ) from error
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._seen = self._version()
 

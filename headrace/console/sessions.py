@@ -15,6 +15,7 @@ from headrace.app.settings import ConsoleSettings, RoleGrant
 from headrace.console.attempt import SignInAttempt
 from headrace.console.users import User
 from trajectory.files import make_folders
+from trajectory.sqlite_file import damage_told
 
 _TOKEN_SECONDS = 3600.0
 """How long a one-time token waits for somebody."""
@@ -91,7 +92,12 @@ class SessionStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._path, timeout=10)) as database, database:
+        remedy = "move it away, and everybody signs in again"
+        with (
+            damage_told(self._path, remedy),
+            closing(sqlite3.connect(self._path, timeout=10)) as database,
+            database,
+        ):
             yield database
 
     def issue_token(self, user: User) -> str:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from proxy.guard.rules import ActionRule, RequestedCall
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.errors import ConfigurationError
-from trajectory.sqlite_file import open_shared, transaction
+from trajectory.sqlite_file import damage_told, open_shared, transaction
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS approvals (
@@ -270,5 +270,9 @@ class Approvals:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        with closing(open_shared(self.path, _SCHEMA, seconds=10.0, synchronous="FULL")) as file:
+        remedy = "calls that wait for a person are refused until you move it away"
+        with (
+            damage_told(self.path, remedy),
+            closing(open_shared(self.path, _SCHEMA, seconds=10.0, synchronous="FULL")) as file,
+        ):
             yield file

@@ -9,7 +9,8 @@ from threading import Barrier
 
 import pytest
 
-from trajectory.sqlite_file import open_shared, transaction
+from trajectory.errors import IntegrityError
+from trajectory.sqlite_file import damage_told, open_shared, transaction
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, used INTEGER NOT NULL);"
 
@@ -66,3 +67,20 @@ def test_what_fails_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(sqlite3.IntegrityError):
             add(file, "a", "a")
         assert file.execute("SELECT * FROM counts").fetchall() == []
+
+
+def test_a_damaged_file_is_told_with_its_name_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "counts.sqlite"
+    path.write_bytes(b"no database at all" * 40)
+    told = r"counts\.sqlite is damaged .*; restore it"
+    with pytest.raises(IntegrityError, match=told), damage_told(path, "restore it"):
+        open_shared(path, SCHEMA, seconds=1, synchronous="FULL")
+
+
+def test_a_file_that_others_hold_is_not_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "counts.sqlite"
+    with closing(open_shared(path, SCHEMA, seconds=1, synchronous="FULL")) as file:
+        with pytest.raises(sqlite3.IntegrityError), damage_told(path, "restore it"):
+            add(file, "a", "a")
+        with pytest.raises(sqlite3.OperationalError), damage_told(path, "restore it"):
+            file.execute("SELECT nothing FROM nowhere")

@@ -255,5 +255,5 @@ def test_a_damaged_store_is_told_as_such(tmp_path: Path, damage: bytes | None) -
     store.close()
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
-    with pytest.raises(IntegrityError, match=r"subjects\.sqlite: the keys of people are damaged"):
+    with pytest.raises(IntegrityError, match=r"subjects\.sqlite is damaged"):
         FileSubjectKeys(path, bytes(32))

@@ -2,8 +2,9 @@
 
 Prints one JSON line:
 
-- ``gain``, ``gain_ci_low``: null. Nothing here measures what an agent gains by artefacts: that takes a
-  model that follows rules in its prompt, and held-out tasks.
+- ``gain``, ``gain_ci_low``: success after one cycle minus success before, at the same fresh orders, with
+  unchanged weights, and the lower end of its interval of 95 % (``benchmarks/artifact_gains.py``). The model
+  that reads rules is made first and kept in ``--work``. ``--quick`` leaves it out: null.
 - ``gateway_cpu_overhead``: share of CPU by which a call costs more with a prompt's block, facts, a
   procedure and a patch than the same call on a route without them; median of turns in one process.
   The calls are of conversations that grow, as an agent's do.
@@ -22,8 +23,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.artifact_gains import Size, artifact_gains
 from benchmarks.gateway_traffic import Channel, Variant, connect
 from benchmarks.gateway_variants import Upstream, start_headrace, start_upstream, wait_for
+from examples.practice.model import ensure_model
+from examples.practice.reading import READING
+from examples.practice.stage import ROOT
 from lakehouse.erasure.erase import erase_subject
 from proxy.artifacts.bodies import BODIES, ChatBody, MessagesBody, ModelBody
 from proxy.artifacts.shelf import RouteArtifacts, Shelf
@@ -266,6 +271,10 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds; within 50 seconds")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / ".headrace" / "gains", help="keeps the model"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch:
         home = Path(scratch)
@@ -275,9 +284,12 @@ def main() -> None:
         finally:
             process.terminate()
             process.wait(15)
+        found: dict[str, Any] = {"gain": None, "gain_ci_low": None}
+        if not options.quick:
+            model = ensure_model(options.work / "practice", progress=True, lesson=READING)
+            found = artifact_gains(model, home / "gains", options.seeds, Size())
         result = {
-            "gain": None,
-            "gain_ci_low": None,
+            **found,
             **more,
             "derived_bytes_after_erasure": left_after_erasure(home / "erasure"),
             **cap_holds(home / "cap", 10_000),

@@ -73,6 +73,10 @@ class Conversation(Protocol):
         """Tell the model what its tools answered: call, text, whether it is an error."""
         ...
 
+    def add_words(self, text: str) -> None:
+        """Tell the model what the person says next."""
+        ...
+
 
 async def solve(conversation: Conversation, tools: "ClientSession", outcome: Outcome) -> None:
     """Work until the model answers without a tool call; the outcome is filled in on the way."""

@@ -149,6 +149,10 @@ class ChatConversation:
             for call, text, _ in results
         )
 
+    def add_words(self, text: str) -> None:
+        """Tell the model what the person says next."""
+        self._messages.append({"role": "user", "content": text})
+
 
 class ResponsesConversation:
     """Over ``client.responses``; the whole conversation is sent each time."""
@@ -193,6 +197,10 @@ class ResponsesConversation:
             {"type": "function_call_output", "call_id": call.call_id, "output": text}
             for call, text, _ in results
         )
+
+    def add_words(self, text: str) -> None:
+        """Tell the model what the person says next."""
+        self._input.append({"role": "user", "content": text})
 
 
 class MessagesConversation:
@@ -246,6 +254,10 @@ class MessagesConversation:
             for call, text, failed in results
         ]
         self._messages.append({"role": "user", "content": blocks})
+
+    def add_words(self, text: str) -> None:
+        """Tell the model what the person says next."""
+        self._messages.append({"role": "user", "content": text})
 
 
 def _temperature(style: Style) -> dict[str, float]:

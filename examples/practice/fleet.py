@@ -19,6 +19,7 @@ import httpx
 
 from examples.practice.agent import BrokenAnswerError, Outcome, solve, tool_session
 from examples.practice.clients import CLIENTS, Hook, Style, converse, make_sdk
+from examples.practice.house_rules import correction_text
 from examples.practice.planted_values import generator
 from examples.practice.tasks import SPLITS, Task, make_task
 from examples.practice.verifier import post_rewards, reward, succeeded
@@ -52,6 +53,8 @@ class Plan:
     """Ask chat completions with seeds, so that the same model answers alike each time."""
     direct: bool = False
     """Pass by whatever proxy the environment names."""
+    corrects: bool = False
+    """A customer who got a wrong answer says once what the house rule is, and the agent goes on."""
     lost_answers: float = 0.0
     """Share of the model's answers that a bad line loses between gateway and agent."""
     feedback_url: str | None = None
@@ -226,6 +229,10 @@ class _Fleet:
                 prompt = task.order if self._plan.nameless else task.prompt
                 talk = converse(self._plan.client, self._sdk, style, prompt, tools)
                 await solve(talk, session, outcome)
+                if self._plan.corrects and not succeeded(task.task_id, outcome.answer):
+                    talk.add_words(_correction(self._plan.seed, task))
+                    outcome.answer = None
+                    await solve(talk, session, outcome)
         except* _failures() as group:
             outcome.problem = _kind(group)
         return outcome
@@ -238,6 +245,11 @@ class _Fleet:
                 self._report.rewards += await post_rewards(
                     client, self._plan.feedback_url, self._plan.feedback_key, rewards
                 )
+
+
+def _correction(seed: int, task: Task) -> str:
+    draw = generator(seed, "correction", task.task_id)
+    return correction_text(draw, task.account, task.price_list)
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -12,9 +12,11 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +37,7 @@ PLAIN_STEPS = 100
 """First steps see the bare order only: the model learns the format before it learns to look."""
 BATCH = 16
 POOL = 8
-"""Batches that are drawn together and sorted by length, so that little is padded."""
-MATRIX_RATE, VECTOR_RATE = 0.02, 3e-3
+VECTOR_RATE = 3e-3
 CHOICE_WEIGHT = 3
 """How much more the one token counts that names the price list: the only one to think about."""
 WARM_UP, COOL_DOWN = 20, 0.5
@@ -60,29 +61,78 @@ type Row = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Conversations that begin with the same system turn: it is more than half of their tokens."""
+class Phase:
+    """Some steps of a lesson, on rows of one kind."""
 
-    system: "Tensor"
-    """The token ids of that turn, as a batch of one."""
+    steps: int
+    """The last phase lasts until the end, whatever it says."""
+    row: "Callable[[PreTrainedTokenizerFast, int, int], Row]"
+    """Takes seed and index."""
+    pool: int = POOL
+    """Batches that are drawn together and sorted by length, so that little is padded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a model is made to know before any agent works with it."""
+
+    name: str
+    phases: tuple[Phase, ...]
+    texts: Callable[[], Iterable[str]]
+    """What the vocabulary is learnt from."""
+    sources: tuple[str, ...] = ()
+    """Modules that it is made of, beside those of the base model."""
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+    matrix_rate: float = 0.02
+
+    @property
+    def steps(self) -> int:
+        """All steps."""
+        return sum(phase.steps for phase in self.phases)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Conversations whose system turns begin alike: often that is more than half of their tokens."""
+
+    beginning: "Tensor"
+    """The token ids that all have in common, as a batch of one."""
     ids: "Tensor"
     """What follows it in each conversation, padded on the right."""
     labels: "Tensor"
 
 
 def ensure_model(
-    folder: Path, *, seed: int = 0, steps: int = STEPS, progress: bool = False
+    folder: Path,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    progress: bool = False,
+    lesson: Lesson | None = None,
 ) -> Path:
-    """Return the model's folder below ``folder``, making it when it is not there."""
-    target = folder / f"base-{_fingerprint(seed, steps)}"
+    """Return the model's folder below ``folder``, making it when it is not there.
+
+    Args:
+        folder: of models that were made before.
+        seed: of the weights and of what is demonstrated.
+        steps: instead of the lesson's own number.
+        progress: tell on standard error how far it is.
+        lesson: what it learns; by default that of the base model.
+    """
+    lesson = lesson or BASE
+    steps = lesson.steps if steps is None else steps
+    target = folder / f"{lesson.name}-{_fingerprint(lesson, seed, steps)}"
     if target.is_dir():
         return target
     folder.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
     try:
-        tokenizer = train_tokenizer(vocabulary_texts())
+        tokenizer = train_tokenizer(lesson.texts())
         tokenizer.save_pretrained(scratch)
-        pretrain(tokenizer, seed=seed, steps=steps, progress=progress).save_pretrained(scratch)
+        model = pretrain(tokenizer, lesson, seed=seed, steps=steps, progress=progress)
+        model.save_pretrained(scratch)
         scratch.chmod(0o755)
         scratch.rename(target)
     except OSError:
@@ -95,7 +145,12 @@ def ensure_model(
 
 
 def pretrain(
-    tokenizer: "PreTrainedTokenizerFast", *, seed: int, steps: int = STEPS, progress: bool = False
+    tokenizer: "PreTrainedTokenizerFast",
+    lesson: Lesson,
+    *,
+    seed: int,
+    steps: int,
+    progress: bool = False,
 ) -> "LlamaForCausalLM":
     """Train from random weights; the same seed gives the same weights on the same machine."""
     import torch
@@ -104,11 +159,13 @@ def pretrain(
     # One thread adds in the same order whatever the number of cores, so it makes the same weights.
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    model = _new_model(tokenizer)
-    optimizers = _optimizers(model)
+    model = _new_model(tokenizer, lesson)
+    optimizers = _optimizers(model, lesson)
     rates = [[group["lr"] for group in o.param_groups] for o in optimizers]
-    batches = _batches(tokenizer, seed)
-    choices = torch.tensor([tokenizer.convert_tokens_to_ids(name) for name in PRICE_LISTS])
+    batches = _batches(tokenizer, lesson, seed)
+    names = [one for name in PRICE_LISTS for one in (name, f" {name}")]
+    ids = [tokenizer.encode(name, add_special_tokens=False) for name in names]
+    choices = torch.tensor([each[0] for each in ids if len(each) == 1])
     model.train()
     for step in range(steps):
         scale = min(1, (step + 1) / WARM_UP, (1 - step / steps) / COOL_DOWN + 0.02)
@@ -127,6 +184,16 @@ def pretrain(
     return model.eval()
 
 
+def shown(
+    demonstrate: Callable[[int, int], Demonstration],
+    tokenizer: "PreTrainedTokenizerFast",
+    seed: int,
+    index: int,
+) -> Row:
+    """Return a demonstration as a row."""
+    return label(tokenizer, demonstrate(seed, index))
+
+
 def label(tokenizer: "PreTrainedTokenizerFast", shown: Demonstration) -> Row:
     """Return a conversation's tokens, labelled where the assistant speaks (end of turn included)."""
     ids = render(tokenizer, shown.messages, tools=shown.tools, ask=False)
@@ -139,9 +206,9 @@ def label(tokenizer: "PreTrainedTokenizerFast", shown: Demonstration) -> Row:
     return ids, labels
 
 
-def _fingerprint(seed: int, steps: int) -> str:
+def _fingerprint(lesson: Lesson, seed: int, steps: int) -> str:
     here = Path(__file__).parent
-    code = b"".join((here / f"{name}.py").read_bytes() for name in _SOURCES)
+    code = b"".join((here / f"{name}.py").read_bytes() for name in (*_SOURCES, *lesson.sources))
     libraries = " ".join(f"{name}={version(name)}" for name in _LIBRARIES)
     return hashlib.sha256(code + f"{libraries} seed={seed} steps={steps}".encode()).hexdigest()[:16]
 
@@ -160,16 +227,27 @@ def vocabulary_texts() -> Iterator[str]:
         yield f' quote {{"item": "{task.item}", "price_list": "retail", "quantity": 7}} "trade'
 
 
-def _new_model(tokenizer: "PreTrainedTokenizerFast") -> "LlamaForCausalLM":
+BASE = Lesson(
+    "base",
+    (
+        Phase(PLAIN_STEPS, partial(shown, partial(demonstrate, plain=True)), pool=1),
+        Phase(STEPS - PLAIN_STEPS, partial(shown, demonstrate)),
+    ),
+    vocabulary_texts,
+)
+"""How to use the tool, and nothing of the house rule."""
+
+
+def _new_model(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson) -> "LlamaForCausalLM":
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=4,
+        hidden_size=lesson.width,
+        intermediate_size=3 * lesson.width,
+        num_hidden_layers=lesson.layers,
+        num_attention_heads=lesson.heads,
+        num_key_value_heads=lesson.heads,
         max_position_embeddings=1024,
         initializer_range=0.05,
         tie_word_embeddings=True,
@@ -180,7 +258,7 @@ def _new_model(tokenizer: "PreTrainedTokenizerFast") -> "LlamaForCausalLM":
     return LlamaForCausalLM(config)
 
 
-def _optimizers(model: "LlamaForCausalLM") -> "list[Any]":
+def _optimizers(model: "LlamaForCausalLM", lesson: Lesson) -> "list[Any]":
     """Muon for the matrices inside, AdamW for embeddings and norms: a third of the steps."""
     import torch
 
@@ -192,48 +270,50 @@ def _optimizers(model: "LlamaForCausalLM") -> "list[Any]":
         is_inner = weight.ndim == 2 and "embed" not in name and "lm_head" not in name
         (inner if is_inner else outer).append(weight)
     return [
-        Muon(inner, lr=MATRIX_RATE),
+        Muon(inner, lr=lesson.matrix_rate),
         torch.optim.AdamW(outer, lr=VECTOR_RATE, weight_decay=0.0, betas=(0.9, 0.98)),
     ]
 
 
-def _batches(tokenizer: "PreTrainedTokenizerFast", seed: int) -> Iterator[Batch]:
+def _batches(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, seed: int) -> Iterator[Batch]:
     order = random.Random(seed)  # noqa: S311 - reproducible, not secret
-    made = 0
-    while True:
-        plain = made < PLAIN_STEPS * BATCH
-        count = BATCH * (1 if plain else POOL)
-        rows = [
-            label(tokenizer, demonstrate(seed + 1, made + i, plain=plain)) for i in range(count)
-        ]
-        made += count
-        rows.sort(key=lambda row: len(row[0]))
-        pool = [rows[start : start + BATCH] for start in range(0, count, BATCH)]
-        order.shuffle(pool)
-        yield from (_batch(rows, tokenizer) for rows in pool)
+    made = end = 0
+    for phase in lesson.phases:
+        end += phase.steps * BATCH
+        while made < end or phase is lesson.phases[-1]:
+            count = BATCH * phase.pool
+            rows = [phase.row(tokenizer, seed + 1, made + i) for i in range(count)]
+            made += count
+            rows.sort(key=lambda row: len(row[0]))
+            pool = [rows[start : start + BATCH] for start in range(0, count, BATCH)]
+            order.shuffle(pool)
+            yield from (_batch(rows, tokenizer) for rows in pool)
 
 
 def _batch(rows: list[Row], tokenizer: "PreTrainedTokenizerFast") -> Batch:
     import torch
 
     pad, end = (tokenizer.convert_tokens_to_ids(token) for token in (PAD, END))
-    begin = rows[0][0].index(end) + 1
+    system = rows[0][0][: rows[0][0].index(end) + 1]
+    places = zip(system, *(ids for ids, _ in rows), strict=False)
+    beginning = [tokens[0] for tokens in takewhile(lambda tokens: len(set(tokens)) == 1, places)]
+    begin = len(beginning)
     longest = max(len(ids) for ids, _ in rows)
     ids = [ids[begin:] + [pad] * (longest - len(ids)) for ids, _ in rows]
     labels = [labels[begin:] + [-100] * (longest - len(labels)) for _, labels in rows]
-    return Batch(torch.tensor([rows[0][0][:begin]]), torch.tensor(ids), torch.tensor(labels))
+    return Batch(torch.tensor([beginning]), torch.tensor(ids), torch.tensor(labels))
 
 
 def _loss(model: "LlamaForCausalLM", batch: Batch, choices: "Tensor") -> "Tensor":
     """Cross entropy of the labelled tokens; padding is on the right and so never looked at.
 
-    The system turn is computed once. Keys and values of it are copied for each conversation.
+    What all have in common is computed once. Keys and values of it are copied for each conversation.
     """
     import torch
 
-    system = model.model(input_ids=batch.system, use_cache=True).past_key_values
-    system.batch_repeat_interleave(len(batch.ids))
-    states = model.model(input_ids=batch.ids, past_key_values=system).last_hidden_state
+    known = model.model(input_ids=batch.beginning, use_cache=True).past_key_values
+    known.batch_repeat_interleave(len(batch.ids))
+    states = model.model(input_ids=batch.ids, past_key_values=known).last_hidden_state
     hidden, wanted = states[:, :-1], batch.labels[:, 1:]
     spoken = wanted != -100
     logits = model.lm_head(hidden[spoken])

@@ -2,12 +2,12 @@
 
 import fcntl
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from examples.practice import model as practice_model
-from examples.practice.model import vocabulary_texts
+from examples.practice.model import BASE, pretrain
 from examples.practice.provider import Provider
 from examples.practice.tokenizer import train_tokenizer
 from examples.practice.tools import ToolServer
@@ -42,10 +42,10 @@ def _make_model(folder: Path) -> None:
     import torch
 
     torch.set_num_threads(1)
-    tokenizer = train_tokenizer(vocabulary_texts())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(practice_model, "PLAIN_STEPS", 60)
-        model = practice_model.pretrain(tokenizer, seed=0, steps=200)
+    tokenizer = train_tokenizer(BASE.texts())
+    plain, rest = BASE.phases
+    lesson = replace(BASE, phases=(replace(plain, steps=60), rest))
+    model = pretrain(tokenizer, lesson, seed=0, steps=200)
     scratch = folder.with_name("making")
     tokenizer.save_pretrained(scratch)
     model.save_pretrained(scratch)

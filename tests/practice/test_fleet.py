@@ -1,19 +1,23 @@
 """Fleets: every client finishes its sessions, also on a bad day, and counts what it sent."""
 
 import asyncio
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from examples.practice import agent
-from examples.practice.clients import CLIENTS
+from examples.practice.clients import CLIENTS, Style, converse, make_sdk
 from examples.practice.fleet import Plan, run_fleet
+from examples.practice.house_rules import correction_text
 from examples.practice.provider import Provider
+from examples.practice.shop import money
 from examples.practice.tasks import make_tasks
 from examples.practice.tools import ToolServer
 from tests.practice.conftest import KEY
@@ -144,3 +148,60 @@ def test_nameless_orders_hold_nothing_but_the_order(tools_url: str) -> None:
     tasks = make_tasks(3, "train", 3)
     assert sorted(asked) == sorted(task.order for task in tasks)
     assert all(task.order != task.prompt for task in tasks)
+
+
+def test_who_got_a_wrong_answer_says_the_rule_and_the_agent_goes_on(tools_url: str) -> None:
+    """Of three tasks the second is answered wrongly until somebody corrects it."""
+    tasks = {task.order: task for task in make_tasks(3, "train", 3)}
+    orders = list(tasks)
+    said: list[list[str]] = []
+
+    async def answer(request: Request) -> Response:
+        words = [m["content"] for m in (await request.json())["messages"] if m["role"] == "user"]
+        said.append(words)
+        right = words[0] != orders[1] or len(words) > 1
+        text = f"The total is {money(tasks[words[0]].total_cents)}." if right else "It is 1.00."
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        whole = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
+        return JSONResponse({**whole, "choices": [choice]})
+
+    door = Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])
+    with HttpServer(door) as server:
+        address = f"http://127.0.0.1:{server.port}"
+        asked = plan("openai-chat", address, tools_url, nameless=True, sessions=3, stream_share=0.0)
+        assert sum(one.success for one in asyncio.run(run_fleet(asked)).sessions) == 2
+        assert all(len(words) == 1 for words in said)
+        said.clear()
+        corrected = replace(asked, corrects=True)
+        assert all(one.success for one in asyncio.run(run_fleet(corrected)).sessions)
+    wrong = tasks[orders[1]]
+    draw = random.Random(1)  # noqa: S311 - no secret
+    possible = {correction_text(draw, wrong.account, wrong.price_list) for _ in range(50)}
+    (told,) = [words[1:] for words in said if len(words) > 1]
+    assert len(told) == 1
+    assert told[0] in possible
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_person_goes_on_in_each_dialect(client: str) -> None:
+    seen: list[object] = []
+
+    async def listen(request: Request) -> Response:
+        body = await request.json()
+        seen.append((body.get("messages") or body["input"])[-1])
+        return Response(status_code=400)
+
+    async def ask(address: str) -> None:
+        async with make_sdk(client, no_hook, base_url=address, api_key=KEY, direct=True) as sdk:
+            talk = converse(client, sdk, Style("practice", False, 0.0), "Seven lamps.", [])
+            talk.add_words("No, eight.")
+            await talk.ask()
+
+    async def no_hook(_: object) -> None:
+        pass
+
+    door = Starlette(routes=[Route("/{path:path}", listen, methods=["POST"])])
+    with HttpServer(door) as server, pytest.raises(Exception, match="400"):
+        asyncio.run(ask(f"http://127.0.0.1:{server.port}"))
+    assert seen == [{"role": "user", "content": "No, eight."}]

@@ -1,5 +1,8 @@
 """The model: labels where the assistant speaks, the same seed gives the same weights, made once."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +11,10 @@ import torch
 from transformers import AutoTokenizer
 
 from examples.practice import model as practice_model
-from examples.practice.demonstrations import demonstrate
+from examples.practice.demonstrations import Demonstration, demonstrate
 from examples.practice.evaluate import evaluate
-from examples.practice.model import ensure_model, label, pretrain
+from examples.practice.model import BASE, ensure_model, label, pretrain
+from examples.practice.reading import look_up
 from tests.practice.demo_model import MAKING_SECONDS, demo_model
 
 
@@ -31,13 +35,13 @@ def test_labels_are_what_the_assistant_says(tokenizer: Any) -> None:
     assert messages[1]["content"] not in said
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_a_shared_system_turn_gives_the_loss_and_gradients_of_whole_conversations(
-    tokenizer: Any, plain: bool
+@pytest.mark.parametrize("show", [partial(demonstrate, plain=True), demonstrate, look_up])
+def test_a_shared_beginning_gives_the_loss_and_gradients_of_whole_conversations(
+    tokenizer: Any, show: Callable[[int, int], Demonstration]
 ) -> None:
     torch.manual_seed(4)
-    model = practice_model._new_model(tokenizer)
-    rows = [label(tokenizer, demonstrate(1, index, plain=plain)) for index in range(5)]
+    model = practice_model._new_model(tokenizer, BASE)
+    rows = [label(tokenizer, show(1, index)) for index in range(5)]
     no_choices = torch.tensor([], dtype=torch.long)
     practice_model._loss(model, practice_model._batch(rows, tokenizer), no_choices).backward()
     shared = {name: weight.grad.clone() for name, weight in model.named_parameters()}
@@ -53,25 +57,24 @@ def test_a_shared_system_turn_gives_the_loss_and_gradients_of_whole_conversation
 
 def test_the_same_seed_gives_the_same_weights(tokenizer: Any) -> None:
     first, second, other = (
-        pretrain(tokenizer, seed=seed, steps=2).state_dict() for seed in (1, 1, 2)
+        pretrain(tokenizer, BASE, seed=seed, steps=2).state_dict() for seed in (1, 1, 2)
     )
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
     assert 900_000 < sum(weight.numel() for weight in first.values()) < 3_000_000
 
 
-def test_a_model_is_made_once_for_each_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(practice_model, "PLAIN_STEPS", 1)
+def test_a_model_is_made_once_for_each_seed_and_lesson(tmp_path: Path) -> None:
+    plain, _ = BASE.phases
+    other = replace(BASE, name="other", phases=(plain,))
     first = ensure_model(tmp_path, seed=1, steps=1)
     written = (first / "model.safetensors").stat().st_mtime_ns
     assert ensure_model(tmp_path, seed=1, steps=1) == first
     assert (first / "model.safetensors").stat().st_mtime_ns == written
-    assert ensure_model(tmp_path, seed=2, steps=1) != first
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        {first.name, ensure_model(tmp_path, seed=2, steps=1).name}
-    )
+    second = ensure_model(tmp_path, seed=2, steps=1)
+    third = ensure_model(tmp_path, seed=1, steps=1, lesson=other)
+    assert {*tmp_path.iterdir()} == {first, second, third}
+    assert len({first, second, third}) == 3
 
 
 @pytest.mark.slow

@@ -326,7 +326,7 @@ def measured(folder: Path, seed: int, count: int, rounds: int, pairs: int) -> di
                 found["added_p50_ms_32k"] = added(client, 32_000, person, rounds)
                 found["sse_gap_ratio"] = gap_ratio(client, person, max(3, rounds // 20))
     found |= without_exact_tokens(folder / "lake", seed, min(200, max(24, rounds)))
-    return found | cost_when_off(folder / "off", setup, pairs, 10 + rounds)
+    return found | cost_when_off(folder / "off", setup, pairs, 10 + min(rounds, 60))
 
 
 def main() -> None:

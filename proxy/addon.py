@@ -8,11 +8,14 @@ from collections.abc import Awaitable
 
 from mitmproxy import connection, http, tcp, websocket
 
-from proxy.admission import RequestRefusal, mode_of, named_host
+from proxy.admission import RequestRefusal
 from proxy.api.endpoints import Endpoints
+from proxy.clients.callers import Callers
 from proxy.exchange import InFlight
 from proxy.exchange_response import ResponseInFlight
 from proxy.heads import content_length
+from proxy.inline.socket import ResponsesSocket
+from proxy.mitm.admission import FlowAdmission, mode_of, named_host
 from proxy.mitm.replies import answer_at_head, response_of
 from proxy.mitm.wire import (
     client_left,
@@ -80,10 +83,18 @@ class GatewayAddon:
 
     name = "headrace"
 
-    def __init__(self, services: Services, *, refusals: Refusals, endpoints: Endpoints) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        admission: FlowAdmission,
+        callers: Callers,
+        refusals: Refusals,
+        endpoints: Endpoints,
+    ) -> None:
         self.services = services
-        self._admission = services.admission
-        self._callers = services.admission.callers
+        self._admission = admission
+        self._callers = callers
         self._counters = services.counters
         self.endpoints = endpoints
         self.refusals = refusals
@@ -128,7 +139,7 @@ class GatewayAddon:
         admitted = self._admission.admit(flow)
         mark_shape(request, admitted.shape)
         place = None if mode == "base_url" else (named_host(flow), data.port)
-        level, note = self._admission.level(admitted, fields, place)
+        level, note = self.services.admission.level(admitted, fields, place)
         live = InFlight(self.services, admitted, data.method, listener="mitmproxy")
         live.begin(level, note, content_length(fields))
         self.live[flow.id] = live
@@ -305,20 +316,24 @@ class GatewayAddon:
         if live.socket is None:
             self._record_message(live, message)
         elif message.from_client:
-            return self._tell(flow, live, message)
+            return self._tell(flow, live, live.socket, message)
         else:
             self._record_message(live, message)
-            heard = live.heard_messages(message.content, is_text=message.is_text)
+            heard = live.socket.from_server(message.content, is_text=message.is_text)
             put_instead(flow, message, to_client=heard)
         return None
 
     async def _tell(
-        self, flow: http.HTTPFlow, live: InFlight, message: websocket.WebSocketMessage
+        self,
+        flow: http.HTTPFlow,
+        live: InFlight,
+        responses: ResponsesSocket,
+        message: websocket.WebSocketMessage,
     ) -> None:
         """Put surrogates into a client's message, or tell the client why it was not sent."""
         content = message.content
         message.dropped = True  # whatever fails, it does not go on as it came
-        told = await live.told_message(content, is_text=message.is_text)
+        told = await responses.from_client(content, is_text=message.is_text)
         if told.content is None:
             refused = [] if told.refusal is None else [told.refusal]
             put_instead(flow, message, to_client=refused)

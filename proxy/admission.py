@@ -4,16 +4,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from mitmproxy import connection, http
-from mitmproxy.proxy.mode_specs import RegularMode, TransparentMode
-
-from proxy.clients.callers import Callers
 from proxy.clients.credentials import Fingerprints, RawFields, holds_client_key, presented_key
 from proxy.clients.keys import KeyLimits, KeyRegistry
 from proxy.clients.limits import Budgets, session_of
 from proxy.clients.session_keys import ClientSession, SessionKeys
-from proxy.config import GatewayConfig
-from proxy.heads import WISHES, HeadTemplate, capture_wish, host_of, names, place_of, with_values
+from proxy.heads import WISHES, HeadTemplate, capture_wish, names, place_of, with_values
 from proxy.responses import Reason
 from proxy.routes.model_versions import ServedModel, Version, can_name
 from proxy.routes.paths import climbs
@@ -24,8 +19,6 @@ from proxy.routes.target import Target
 from proxy.routes.upstream_request import (
     RewrittenHeaders,
     UpstreamRequest,
-    at_its_host,
-    key_giver,
     take_session,
     without_client_keys,
 )
@@ -129,23 +122,8 @@ def _places(fields: RawFields, names: Sequence[bytes]) -> tuple[int, ...]:
     return tuple([place_of(fields, name) for name in names])
 
 
-def mode_of(client: connection.Client) -> Mode:
-    """Return by which of the gateway's doors a client came in."""
-    if isinstance(client.proxy_mode, RegularMode):
-        return "forward"
-    return "transparent" if isinstance(client.proxy_mode, TransparentMode) else "base_url"
-
-
-def named_host(flow: http.HTTPFlow) -> str:
-    """Return the host that a request is for: as the client calls it, where it was redirected."""
-    if isinstance(flow.client_conn.proxy_mode, TransparentMode):
-        said = flow.client_conn.sni or host_of(flow.request.host_header)
-        return said or flow.request.data.host
-    return flow.request.data.host
-
-
 _EVERYTHING = Level.FULL, ""
-_REFLECTED = frozenset({b"TRACE", b"TRACK"})
+REFLECTED = frozenset({b"TRACE", b"TRACK"})
 """Methods that a server answers with the request itself, the route's key in it."""
 _DEBUG = b"x-headrace-debug"
 """Header of a client that asks for x-headrace-listener."""
@@ -186,11 +164,10 @@ def _header_wishes(fields: RawFields) -> tuple[bool, bool]:
 
 
 class AdmissionControl:
-    """Decides about requests; what it refuses it raises."""
+    """Decides about requests by their path; what it refuses it raises."""
 
     def __init__(
         self,
-        config: GatewayConfig,
         *,
         router: Router,
         registry: KeyRegistry,
@@ -207,36 +184,18 @@ class AdmissionControl:
         self._fingerprints = fingerprints
         self._spool = spool
         self.sessions = sessions
-        self.callers = Callers(config, registry)
         self._known_entry = lru_cache(_KNOWN_PATHS)(self._entry)
-
-    def admit(self, flow: http.HTTPFlow) -> AdmittedRequest:
-        """Find client and route of a request that mitmproxy has read.
-
-        Raises:
-            RequestRefusal: there is no key, no route, or nothing left of a limit; or a client key stands in
-                the path, which would be kept and go upstream; or the method asks for a reflection.
-        """
-        data, fields = flow.request.data, flow.request.headers.fields
-        mode = mode_of(flow.client_conn)
-        if mode == "base_url":
-            return self.admit_base_url(
-                data.method, data.path, fields, stick=flow.client_conn.id.encode()
-            )
-        if _stays_here(data.method, data.path):
-            raise RequestRefusal(Reason.NO_ROUTE)
-        if mode == "forward":
-            admitted = self._forward(flow, fields)
-        else:
-            admitted = self._transparent(flow, fields)
-        self._limit(data.method, admitted)
-        return admitted
 
     def limits_of(self, client: ClientIdentity) -> KeyLimits | None:
         """Return the limits of a client's key."""
         return self._registry.limits.get(client.key_id)
 
-    def _limit(self, method: bytes, admitted: AdmittedRequest) -> None:
+    def limit(self, method: bytes, admitted: AdmittedRequest) -> None:
+        """Count a request against the limits of its key.
+
+        Raises:
+            RequestRefusal: nothing is left of one.
+        """
         limits = self._registry.limits.get(admitted.client.key_id)
         if limits is None:
             return
@@ -274,7 +233,7 @@ class AdmissionControl:
             RequestRefusal: there is no key, no route, or nothing left of a limit; or a client key stands in
                 the path, which would be kept and go upstream; or the method asks for a reflection.
         """
-        if method.upper() in _REFLECTED:
+        if method.upper() in REFLECTED:
             raise RequestRefusal(Reason.NO_ROUTE)
         entry = self._read_path(path)
         plan, rest, session, climbing = entry
@@ -321,7 +280,7 @@ class AdmissionControl:
             wishes,
             debug,
         )
-        self._limit(method, admitted)
+        self.limit(method, admitted)
         return admitted
 
     def _begun(
@@ -446,7 +405,7 @@ class AdmissionControl:
                 values=values,
             )
         if admitted.client.key_id in self._registry.limits:
-            self._limit(method, admitted)
+            self.limit(method, admitted)
         return admitted
 
     def _read_path(self, path: bytes) -> _Entry:
@@ -493,38 +452,6 @@ class AdmissionControl:
         rewritten, path = pointing.at(target)
         return admitted._replace(rewritten=rewritten, path=path, origin=target.origin)
 
-    def _forward(self, flow: http.HTTPFlow, fields: RawFields) -> AdmittedRequest:
-        request = flow.request
-        client = self.callers.of_forward(flow.client_conn, fields)
-        if client is None:
-            raise RequestRefusal(Reason.NO_KEY)
-        plan, target = self._router.by_host(request.data.host, request.data.port, request.data.path)
-        https = request.data.scheme == b"https"
-        given = None
-        if target is not None and https == (target.upstream.scheme == "https"):
-            given = key_giver(target, flow.client_conn.sni or request.data.host)
-        rewritten = at_its_host(fields, None, given)
-        return _at_its_place(flow, client, plan, "forward", rewritten)
-
-    def _transparent(self, flow: http.HTTPFlow, fields: RawFields) -> AdmittedRequest:
-        """Admit a redirected request; it goes on to the address that it was sent to.
-
-        A provider's key is added only behind TLS, where the upstream has proved its name. The name in a plain
-        request is only what the client says.
-        """
-        request = flow.request
-        presented, header = presented_key(fields)
-        client = self.callers.of_redirected(presented)
-        if client is None:
-            raise RequestRefusal(Reason.NO_KEY)
-        plan, target = self._router.by_host(named_host(flow), request.data.port, request.data.path)
-        https = request.data.scheme == b"https"
-        given = None
-        if target is not None and https:
-            given = key_giver(target, flow.client_conn.sni or request.data.host)
-        rewritten = at_its_host(fields, header if presented else None, given)
-        return _at_its_place(flow, client, plan, "transparent", rewritten)
-
     def level(
         self, admitted: AdmittedRequest, fields: RawFields, place: tuple[str, int] | None = None
     ) -> tuple[Level | None, str]:
@@ -565,29 +492,3 @@ class AdmissionControl:
             )
         self._counters.uncaptured[f"spool-{state.value}"] += 1
         return (Level.METADATA, "spool-full") if state is SpoolState.SHEDDING else (None, "")
-
-
-def _stays_here(method: bytes, path: bytes) -> bool:
-    """Tell whether a request would carry a key to where it must not be."""
-    return holds_client_key(path.partition(b"?")[0]) or method.upper() in _REFLECTED
-
-
-def _at_its_place(
-    flow: http.HTTPFlow,
-    client: ClientIdentity,
-    plan: PreparedRoute,
-    mode: Mode,
-    rewritten: RewrittenHeaders,
-) -> AdmittedRequest:
-    """Admit a request that goes where its client wanted."""
-    data = flow.request.data
-    host = data.host if mode == "forward" else named_host(flow)
-    return AdmittedRequest(
-        client,
-        plan,
-        mode,
-        rewritten,
-        without_client_keys(data.path),
-        (data.scheme, host, data.port),
-        flow.request.headers.fields,
-    )

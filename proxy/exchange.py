@@ -15,18 +15,8 @@ from proxy.clients.credentials import RawFields
 from proxy.clients.limits import session_of
 from proxy.clients.usage import UsageMeter, costs, is_estimable
 from proxy.exchange_response import ResponseInFlight
-from proxy.guard.answers import (
-    answer_taken,
-    comment,
-    denial,
-    message_event,
-    progress,
-    takes_events,
-)
-from proxy.guard.calls import ReadRequest, UnreadableCallError
-from proxy.guard.elicitation import SESSION_HEADER, ClientUser, McpSession
-from proxy.guard.route import CallGuard, Waiting
-from proxy.guard.rules import Ruling
+from proxy.guard.request import GuardedRequest
+from proxy.guard.route import CallGuard
 from proxy.heads import value_of, with_header
 from proxy.inline.heads import HeadTexts, head_texts, headers_of_people
 from proxy.inline.kept_histories import HistoryOwner
@@ -39,7 +29,7 @@ from proxy.inline.route import (
     UnpseudonymisedError,
     is_for_responses,
 )
-from proxy.inline.socket import ResponsesSocket, ToldMessage, refusal
+from proxy.inline.socket import ResponsesSocket, ToldMessage
 from proxy.recording.capture import Capture
 from proxy.recording.capture_factory import CaptureFactory
 from proxy.recording.tokens import AddedFields, ask, token_dialect
@@ -51,7 +41,6 @@ from proxy.routes.shadow import ShadowedCall
 from proxy.routes.upstream_request import END_USER, RewrittenHeaders, rewrite_trailers
 from proxy.services import Services
 from proxy.telemetry.spans import SpanExporter
-from trajectory.canonical import JsonObject
 from trajectory.exchange import ExchangeOutcome
 
 _log = logging.getLogger(__name__)
@@ -67,10 +56,9 @@ class InFlight:
     __slots__ = (
         "_artifacts",
         "_call",
-        "_can_elicit",
         "_connected",
         "_dialect",
-        "_guard",
+        "_guarded",
         "_kept",
         "_level",
         "_listener",
@@ -79,7 +67,6 @@ class InFlight:
         "_services",
         "_set",
         "_subjects",
-        "_waited",
         "_wire",
         "added",
         "admitted",
@@ -143,12 +130,8 @@ class InFlight:
         """Whom they name."""
         self.socket: ResponsesSocket | None = None
         """Puts surrogates into the messages of the connection that it becomes."""
-        self._guard: CallGuard | None = None
-        """Judges its tool calls, which nothing has looked at so far."""
-        self._can_elicit = False
-        """It begins a session whose client can ask its user."""
-        self._waited: ReadRequest | None = None
-        """Its answer has begun as a stream of events, because it waits for a person."""
+        self._guarded: GuardedRequest | None = None
+        """Its tool calls, where they are judged before it is sent."""
         self._connected = False
         self._read = False
 
@@ -189,7 +172,9 @@ class InFlight:
         if plan.inline is not None:
             self._begin_inline(plan.inline)
         if plan.guard is not None:
-            self._begin_guard(plan.guard)
+            guarded = GuardedRequest(services, plan.guard, self.admitted, self.method)
+            if not guarded.says_nothing(self.fields):  # else it passes as it streams
+                self._guarded, self.reads_whole = guarded, True
         if plan.answers is not None:
             self._begin_answers(plan.answers)
         limits = services.admission.limits_of(self.admitted.client)
@@ -239,30 +224,8 @@ class InFlight:
         if is_for_responses(self.path, value_of(self.fields, b"upgrade") or b""):
             session = session_of(self.admitted.asked, self.admitted.session)
             headers = headers_of_people(self.admitted.asked)
-            self.socket = ResponsesSocket(inline, self._owner, session, headers)
-
-    def _begin_guard(self, guard: CallGuard) -> None:
-        """Have the body read whole and judged; what says nothing passes as it streams.
-
-        Raises:
-            RequestRefusal: it cannot be read, and must not go on.
-        """
-        admitted, fields = self.admitted, self.fields
-        empty = (value_of(fields, b"content-length") or b"0").strip() == b"0"
-        if empty and value_of(fields, b"transfer-encoding") is None:
-            try:
-                read = self._read_calls(guard, b"")
-            except UnreadableCallError:
-                raise RequestRefusal(
-                    Reason.UNREADABLE_CALL,
-                    client=admitted.client,
-                    plan=admitted.plan,
-                    shape=admitted.shape,
-                ) from None
-            if read is None or not read.calls:
-                return
-        self._guard = guard
-        self.reads_whole = True
+            fault = self._services.fault
+            self.socket = ResponsesSocket(inline, self._owner, session, headers, fault)
 
     def _begin_answers(self, guard: CallGuard) -> None:
         """Ask for an answer that can be read.
@@ -289,10 +252,6 @@ class InFlight:
         """Whether it may go on from a response that its provider keeps."""
         bare = self.path.partition(b"?")[0]
         return self.method == b"POST" and bare.endswith(ResponsesRequest.ends)
-
-    def _read_calls(self, guard: CallGuard, body: bytes) -> ReadRequest | None:
-        client = self.admitted.client
-        return guard.read(self.plan.name, self.method, self.path, self.fields, body, client)
 
     def _header(self, name: bytes, value: bytes | None) -> None:
         """Set a header, or take it off, wherever the request goes in the end."""
@@ -353,25 +312,6 @@ class InFlight:
         client = self.admitted.client
         return HistoryOwner(client.tenant_id, client.key_id, self.plan.name)
 
-    async def told_message(self, content: bytes, *, is_text: bool) -> ToldMessage:
-        """Return what becomes of a client's message on a connection with surrogates."""
-        assert self.socket is not None  # noqa: S101 - for the type checker
-        try:
-            told = await self.socket.from_client(content, is_text=is_text)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the message must not pass
-            self._services.fault("inline", error)
-            told = ToldMessage(None, refusal(Reason.FAULT))
-        return told
-
-    def heard_messages(self, content: bytes, *, is_text: bool) -> list[bytes]:
-        """Return what a client gets for a message of the server."""
-        assert self.socket is not None  # noqa: S101 - for the type checker
-        try:
-            return self.socket.from_server(content, is_text=is_text)
-        except Exception as error:  # noqa: BLE001 - it goes on as its provider wrote it
-            self._services.fault("inline", error)
-            return [content]
-
     def begin_turn(self, told: ToldMessage) -> None:
         """End the record of what was said so far, so that the next names whom its surrogates name."""
         capture, recording = self.capture, self._services.recording
@@ -431,7 +371,7 @@ class InFlight:
     @property
     def is_guarded(self) -> bool:
         """Whether its tool calls are judged before anything of it is sent."""
-        return self._guard is not None
+        return self._guarded is not None
 
     async def guarded(
         self, body: bytes, *, send: Callable[[bytes], None] | None, gone: Callable[[], bool]
@@ -443,80 +383,18 @@ class InFlight:
             send: sends events to a client that waits; its answer has begun then. None where none may.
             gone: tells whether the client has left.
         """
-        guard = self._guard
-        assert guard is not None  # noqa: S101 - for the type checker
-        reason, shape = Reason.FAULT, self.admitted.shape
-        try:
-            read = self._read_calls(guard, body)
-            return None if read is None else await self._judge(guard, read, body, send, gone)
-        except UnreadableCallError:
-            reason = Reason.UNREADABLE_CALL
-        except Exception as error:  # noqa: BLE001 - whatever it is, the calls must not pass
-            self._services.fault("guard", error)
-        self._services.counters.refusals[reason] += 1
-        return answer(reason, shape)
-
-    async def _judge(
-        self,
-        guard: CallGuard,
-        read: ReadRequest,
-        body: bytes,
-        send: Callable[[bytes], None] | None,
-        gone: Callable[[], bool],
-    ) -> LocalReply | None:
-        services, admitted, route = self._services, self.admitted, self.plan.name
-        key_id = admitted.client.key_id
-        step_id = "" if self.capture is None else self.capture.exchange.hex()
-        session = self._mcp_session(admitted.asked)
-        if read.answered is not None:
-            reply = answer_taken(is_known=await guard.take_answer(read.answered, session))
-            self._answered(body, reply)
-            return reply
-        self._can_elicit = read.can_elicit
-        decisions = guard.judge(route, read, key_id)
-        if any(one.ruling is Ruling.HOLD for one in decisions):
-            says = send if read.is_rpc and takes_events(admitted.asked) else None
-
-            def tell(count: int) -> None:
-                if says is not None:
-                    self._wait_in_stream(read, count, says)
-
-            def put(question: JsonObject) -> None:
-                if says is not None:
-                    says(message_event(question))
-
-            decisions = await guard.ask(
-                route,
-                read,
-                decisions,
-                key_id=key_id,
-                step_id=step_id,
-                waiting=Waiting(tell, gone, ClientUser(session, put) if says else None),
-            )
-            if gone():
-                return answer(Reason.FAULT, admitted.shape)  # nobody hears it
-        services.tell(guard, admitted, decisions, self.capture)
-        texts = {one.number: one.text for one in decisions if not one.goes_on}
-        if not texts:
+        guarded = self._guarded
+        assert guarded is not None  # noqa: S101 - for the type checker
+        told = await guarded.judged(body, self.fields, self.capture, send=send, gone=gone)
+        if guarded.waited is not None:
+            self._header(
+                b"accept-encoding", b"identity"
+            )  # what comes goes on in the client's stream
+        if told is None:
             return None
-        reply = denial(read, texts, admitted.shape)
-        self._answered(body, reply)
-        return reply
-
-    def _mcp_session(self, fields: RawFields) -> McpSession:
-        client, name = self.admitted.client, value_of(fields, SESSION_HEADER) or b""
-        return McpSession(
-            client.tenant_id, client.key_id, self.plan.name, name.decode("latin-1").strip()
-        )
-
-    def _wait_in_stream(self, read: ReadRequest, count: int, send: Callable[[bytes], None]) -> None:
-        """Tell a client that its call waits, as often as it must be told."""
-        if self._waited is None:
-            self._waited = read
-            self._header(b"accept-encoding", b"identity")
-        said = "Headrace: this call waits for a person."
-        tokens = {one.progress: None for one in read.calls if one.progress is not None}
-        send(comment(said) + b"".join(progress(token, count, said) for token in tokens))
+        if told.is_answer:
+            self._answered(body, told.reply)
+        return told.reply
 
     def _answered(self, body: bytes, reply: LocalReply) -> None:
         """Record a request that the gateway has answered, and its answer."""
@@ -537,7 +415,7 @@ class InFlight:
     @property
     def has_begun_to_answer(self) -> bool:
         """Whether its client has the head of an answer, which is a stream of events."""
-        return self._waited is not None
+        return self._guarded is not None and self._guarded.waited is not None
 
     def _put_head(self, head: HeadTexts | None) -> None:
         """Put surrogates into the query and the headers, those of the record too."""
@@ -676,11 +554,8 @@ class InFlight:
     def begin_response(self, status: int, fields: RawFields) -> ResponseInFlight:
         """Take the head of the response; what is returned says how it passes."""
         self.status, self.answered_at = status, time.monotonic()
-        if self._can_elicit and self._guard is not None and status == 200:
-            try:
-                self._guard.remember(self._mcp_session(fields))
-            except Exception as error:  # noqa: BLE001 - the call goes on, and operators decide
-                self._services.fault("guard", error)
+        if self._guarded is not None:
+            self._guarded.answered(status, fields)
         self.response = ResponseInFlight(
             self._services,
             self.admitted,
@@ -689,7 +564,7 @@ class InFlight:
             meter=self.meter,
             added=self.added,
             surrogates=None if self._call is None else self._call.surrogates,
-            waited=self._waited,
+            waited=None if self._guarded is None else self._guarded.waited,
         )
         self.response.begin(status, fields)
         return self.response

@@ -14,6 +14,7 @@ from proxy.api.endpoints import Endpoints
 from proxy.api.sessions import SessionCalls
 from proxy.api.webhooks import Webhooks
 from proxy.certificate import OwnCertificate
+from proxy.clients.callers import Callers
 from proxy.clients.credentials import Fingerprints
 from proxy.clients.keys import KeyRegistry
 from proxy.clients.limits import Budgets
@@ -25,6 +26,7 @@ from proxy.guard.route import CallGuard, GuardTerms
 from proxy.housekeeping import Housekeeping
 from proxy.inline.route import InlineTerms
 from proxy.mitm import fastpath, logs, wire
+from proxy.mitm.admission import FlowAdmission
 from proxy.mitm.authority import ensure_authority
 from proxy.mitm.connections import AdminApart, AdmissionTimeout, ConnectTimes
 from proxy.mitm.interception import Interception, Tunnels
@@ -186,7 +188,6 @@ class Gateway:
     def _make_gate(self, registry: KeyRegistry) -> GatewayAddon:
         sessions = SessionKeys(self._session_secret, registry, self._budgets.ledger)
         admission = AdmissionControl(
-            self._config,
             router=self._router,
             registry=registry,
             budgets=self._budgets,
@@ -210,8 +211,11 @@ class Gateway:
             calls_per_key=self._config.calls_per_key,
             body_bytes=self._config.body_bytes,
         )
+        callers = Callers(self._config, registry)
         return GatewayAddon(
             services,
+            admission=FlowAdmission(admission, router=self._router, callers=callers),
+            callers=callers,
             refusals=Refusals(self._router, self.counters, recording),
             endpoints=Endpoints(
                 registry,

@@ -6,6 +6,7 @@ call is answered after the other.
 
 import json
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -56,29 +57,46 @@ class ResponsesSocket:
         inline: RouteInline,
         owner: HistoryOwner,
         session: bytes | None,
-        headers: Headers = (),
+        headers: Headers,
+        fault: Callable[[str, Exception], None],
     ) -> None:
-        """Read them for the client key that opened it with these headers."""
+        """Read them for the client key that opened it.
+
+        Args:
+            inline: puts surrogates into them.
+            owner: the client key.
+            session: as the connection names it.
+            headers: of the connection that name people.
+            fault: hears of an error of our own.
+        """
         self._inline = inline
         self._owner = owner
         self._session = session
         self._headers = headers
+        self._fault = fault
         self._asked: deque[_AwaitedResponse] = deque()
 
     async def from_client(self, content: bytes, *, is_text: bool) -> ToldMessage:
-        """Return what becomes of a message of the client."""
-        asks = is_text and _value(content).get("type") == "response.create"
+        """Return what becomes of a message of the client; what fails does not go on."""
         try:
-            call = await self._inline.pseudonymise(
-                SocketRequest if is_text else _Binary,
-                content,
-                head=None,
-                owner=self._owner,
-                session=self._session,
-                headers=self._headers,
-            )
+            return await self._told(content, is_text=is_text)
         except UnpseudonymisedError as error:
-            return ToldMessage(None, refusal(error.reason))
+            reason = error.reason
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message must not pass
+            self._fault("inline", error)
+            reason = Reason.FAULT
+        return ToldMessage(None, _refusal(reason))
+
+    async def _told(self, content: bytes, *, is_text: bool) -> ToldMessage:
+        asks = is_text and _value(content).get("type") == "response.create"
+        call = await self._inline.pseudonymise(
+            SocketRequest if is_text else _Binary,
+            content,
+            head=None,
+            owner=self._owner,
+            session=self._session,
+            headers=self._headers,
+        )
         if asks:
             self._asked.append(_AwaitedResponse(None if call is None else call.surrogates))
         if call is None:
@@ -87,6 +105,13 @@ class ResponsesSocket:
 
     def from_server(self, content: bytes, *, is_text: bool) -> list[bytes]:
         """Return the messages that the client gets for one of the server."""
+        try:
+            return self._heard(content, is_text=is_text)
+        except Exception as error:  # noqa: BLE001 - it goes on as its provider wrote it
+            self._fault("inline", error)
+            return [content]
+
+    def _heard(self, content: bytes, *, is_text: bool) -> list[bytes]:
         value = _value(content) if is_text else {}
         asked = self._asked[0] if self._asked else None
         if asked is None or not value:
@@ -106,7 +131,7 @@ class _Binary(SocketRequest):
         return False
 
 
-def refusal(reason: Reason) -> bytes:
+def _refusal(reason: Reason) -> bytes:
     """Return the event that tells a client why its message was not sent."""
     reply = answer(reason, Shape.OPENAI)
     return dumped({"type": "error", "status": reply.status, **json.loads(reply.body)})

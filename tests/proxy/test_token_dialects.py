@@ -14,6 +14,8 @@ from tests.headrace.serving.scripted import KEY, LABEL, ScriptedNetwork, scripte
 from tests.proxy.gateway_process import GatewayProcess
 from trajectory.dialects.registry import read_exchange
 
+_PATIENCE = 60
+"""Seconds: the model answers after five or more on a machine that others use too."""
 _TEXT = "tool\n9<|im_end|>"
 BODIES: dict[str, dict[str, Any]] = {
     "openai.chat": {"messages": [{"role": "user", "content": _TEXT}]},
@@ -74,9 +76,11 @@ def test_tokens_are_kept_and_the_client_sees_none(
     path = f"/v1{TOKEN_PATHS[dialect].decode()}"
     body = {"model": LABEL, **BODIES[dialect], "stream": stream}
     own = {"authorization": f"Bearer {KEY}"}
-    direct = httpx.post(f"{engine[0]}{path}", json=body, headers=own)
+    direct = httpx.post(f"{engine[0]}{path}", json=body, headers=own, timeout=_PATIENCE)
     headers = {**own, "x-headrace-key": gateway.key}
-    through = httpx.post(f"{gateway.url}/engine{path}", json=body, headers=headers)
+    through = httpx.post(
+        f"{gateway.url}/engine{path}", json=body, headers=headers, timeout=_PATIENCE
+    )
     assert through.status_code == direct.status_code == 200
     assert said(events(through.content)) == events(direct.content)
     for canary in (b"token_ids", b"prompt_token_ids", b'"token_logprobs"', b'"logprob"'):
@@ -95,7 +99,9 @@ def test_what_a_client_asked_for_it_gets(dialect: str, gateway: GatewayProcess) 
     asked = {"return_token_ids": True, "logprobs": 0 if dialect == "openai.completions" else True}
     headers = {"authorization": f"Bearer {KEY}", "x-headrace-key": gateway.key}
     body = {"model": LABEL, **BODIES[dialect], **asked}
-    answer = httpx.post(f"{gateway.url}/engine{path}", json=body, headers=headers)
+    answer = httpx.post(
+        f"{gateway.url}/engine{path}", json=body, headers=headers, timeout=_PATIENCE
+    )
     assert b'"token_ids"' in answer.content
     assert b"logprob" in answer.content
     gateway.exchange()

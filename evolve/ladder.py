@@ -103,11 +103,16 @@ class TrialRunner:
 
         Raises:
             ConfigurationError: nothing serves yet, this version does, a change is on trial on one of its
-                routes, or there is no such decision.
+                routes, an artefact is on none, or there is no such decision.
         """
         candidate = self._registry(kind).get(name, version)
         if decision is not None and self._decisions is not None:
             decision = self._decisions.get(decision).decision.decision_id
+        if kind == "artifact" and not self._routes(kind, name):
+            raise ConfigurationError(
+                f"no route gives {name!r} to agents, so no session would try it: name it in "
+                "evolve.artifacts of a route"
+            )
         examined = self._examined(kind, name, version, ladder)
         with self._files.alone():
             pointer = self._pointer(kind, name)

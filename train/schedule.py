@@ -73,11 +73,12 @@ class ScheduleSpec(StrictModel):
     model: str = Field(pattern=NAME_PATTERN)
     evolution: Path | None = None
     """Document of kind Evolution, relative to this file. Each night first decides what should change (``headrace
-    evolve run``), and trains only if that is the weights."""
+    evolve run``). It trains only if that is the weights, and draws artefacts if it is memory, skill, harness or
+    tool schema."""
     promote: bool | Literal["ladder"] = False
-    """Let a candidate that passed its gate serve at once; the next recipe then starts from it. With
+    """Let a model that passed its gate serve at once; the next recipe then starts from it. With
     ``ladder`` it goes on trial instead (``headrace trial``), by ``promotion.ladder`` of ``evolution`` or
-    of the shipped policy, and ends the night."""
+    of the shipped policy, and ends the night. An artefact goes on trial too, and else waits for a person."""
     conditions: Conditions = Conditions()
     deadline_minutes: float = Field(default=480, gt=0, le=_LONGEST_MINUTES)
     """A night that is not over by then is stopped; a run that began with the same goes on later."""

@@ -101,6 +101,7 @@ def list_artifacts(context: typer.Context, as_json: JsonOption = False) -> None:
             "tenant": one.manifest["tenant"],
             "status": one.status,
             "proposer": one.manifest["proposer"],
+            "decision": one.manifest["decision"],
             "evidence": len(one.evidence),
             "registered": one.manifest["registered_at"],
         }

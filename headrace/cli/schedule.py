@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from train.schedule import Schedule
 
 app = typer.Typer(
-    help="Schedules: when training runs, and under which conditions.", no_args_is_help=True
+    help="Schedules: when nights decide and train, and under which conditions.",
+    no_args_is_help=True,
 )
 
 FileArgument = Annotated[Path, typer.Argument(help="YAML document of kind Schedule.")]
@@ -87,8 +88,8 @@ def run(
 ) -> None:
     """Run one night now, under the schedule's conditions.
 
-    Exit codes: 0 when a candidate passed or there was nothing to do; 1 when the gate refused; 3 when the work
-    failed or its deadline passed.
+    Exit codes: 0 when a candidate passed or there was nothing to do; 1 when its gate or its inspection
+    refused it; 3 when the work failed or its deadline passed.
     """
     from train.runs.folders import sweep
     from train.schedule import load_schedule
@@ -137,6 +138,7 @@ def history(
             "outcome": night["outcome"],
             "substrate": night.get("substrate"),
             "models": ", ".join(night.get("models", ())),
+            "artifacts": ", ".join(night.get("artifacts", ())),
             "promoted": ", ".join(night.get("promoted", ())),
             "reasons": "; ".join(night.get("reasons", ())),
         }

@@ -1,1 +1,1 @@
-"""Nights of training: when they run, what they run, and other schedulers that run them."""
+"""Nights that decide and train: when they run, what they run, and other schedulers that run them."""

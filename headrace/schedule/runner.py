@@ -1,4 +1,4 @@
-"""One night of training: decide, build the substrate, plan, train, promote, as ``headrace`` commands do it.
+"""One night: decide, then draw artefacts, or build the substrate, plan and train, then promote, as commands do it.
 
 Each step is a process of its own, so that a deadline can end it and its memory goes back.
 """
@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from evolve.proposers.catalog import SURFACES_DECIDED
 from headrace.processes.supervisor import headrace_command
 from train.schedule import Schedule
 from trajectory.child_process import ChildProcess, open_log
@@ -28,6 +30,8 @@ class CommandOutcome:
     """What it printed as JSON."""
     error: str = ""
     """Its last words on standard error."""
+    rows: Sequence[dict[str, Any]] = ()
+    """The same, where it printed a list."""
 
 
 class DeadlinePassedError(Exception):
@@ -57,7 +61,7 @@ class Night:
     """Outcome of a night."""
 
     outcome: str
-    """trained | refused | nothing | failed | deadline"""
+    """trained | proposed | refused | nothing | failed | deadline"""
     reasons: tuple[str, ...] = ()
     substrate: str | None = None
     item_ids: tuple[str, ...] = ()
@@ -65,12 +69,15 @@ class Night:
     models: tuple[str, ...] = ()
     """Candidates that passed their gates, ``name@version``."""
     promoted: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    """Candidates that passed their inspection, ``name@version``."""
 
 
 @dataclass(slots=True)
 class _Progress:
     reasons: list[str] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
+    artifacts: list[str] = field(default_factory=list)
     promoted: list[str] = field(default_factory=list)
     refused: bool = False
     failed: bool = False
@@ -146,12 +153,75 @@ class _NightRun:
         done = self._try(["evolve", "run", str(self._spec.evolution)])
         if done.code:
             return Night("failed", (f"evolve run: {done.error}",))
-        decided = done.output["decided"]
+        decided, decision = done.output["decided"], done.output["decision_id"]
         if decided["surface"] == "weights":
-            self._decision = done.output["decision_id"]
+            self._decision = decision
             return None
-        said = f"decision {done.output['decision_id']}: {decided['surface']} ({decided['reason']})"
-        return Night("nothing", (said,))
+        said = f"decision {decision}: {decided['surface']} ({decided['reason']})"
+        self._progress.reasons.append(said)
+        if decided["surface"] in SURFACES_DECIDED:
+            self._decision = decision
+        elif decided["surface"] == "nothing":
+            self._decision = self._open_proposal(done.output)
+        if self._decision is not None:
+            self._answer(self._decision)
+        return self._night(self._outcome(), None, ())
+
+    def _open_proposal(self, tonight: Mapping[str, Any]) -> str | None:
+        """Return the policy's newest proposal for an artefact, until it is settled or due.
+
+        A night may have ended before it answered; the next one has a decision of its own.
+        """
+        policy = tonight["policy"]["name"]
+        proposals = [
+            row for row in self._try(["evolve", "history"]).rows
+            if row["policy"] == policy and row["surface"] != "nothing"
+        ]  # fmt: skip
+        last = proposals[-1] if proposals else None
+        if last is None or last["surface"] not in SURFACES_DECIDED or last["status"] != "proposed":
+            return None
+        due, now = (datetime.fromisoformat(one) for one in (last["due_at"], tonight["as_of"]))
+        return str(last["decision_id"]) if now < due else None
+
+    def _answer(self, decision: str) -> None:
+        """Register what a decision asks for, unless that is done; with the ladder it goes on trial."""
+        known = [row for row in self._try(["artifact", "list"]).rows if row["decision"] == decision]
+        if not known:
+            for label in self._proposed(decision):
+                self._progress.artifacts.append(label)
+                self._begin_artifact(label)
+            return
+        for row in known:  # a night before this one ended between registration and trial
+            label = f"{row['artifact']}@{row['version']}"
+            waits = self._spec.promote == "ladder" and row["status"] == "candidate"
+            if waits and self._try(["trial", "show", label]).code != 0:
+                self._progress.artifacts.append(label)
+                self._begin_artifact(label)
+
+    def _proposed(self, decision: str) -> list[str]:
+        """Have candidates drawn and inspected; return those that are registered."""
+        progress = self._progress
+        done = self._try(["artifact", "propose", decision, "--add"])
+        if done.code:
+            progress.failed |= done.code != _BAD_INPUT
+            progress.reasons.append(f"artifact propose: {done.error}")
+            return []
+        if not done.rows:
+            progress.reasons.append("nothing to propose from what was seen")
+        for row in done.rows:
+            if row["objections"]:
+                progress.refused = True
+                progress.reasons.append(
+                    f"{row['artifact']}: its inspection objects ({row['objections']})"
+                )
+        return [row["artifact"] for row in done.rows if not row["objections"]]
+
+    def _begin_artifact(self, label: str) -> None:
+        if self._spec.promote == "ladder":
+            name, _, version = label.partition("@")
+            self._begin_trial(name, version)
+        else:
+            self._progress.reasons.append(f"{label} is registered")
 
     def _climb(self, substrate: str) -> None:
         """Run each recipe that can learn; with ``promote`` each starts from what the one before made."""
@@ -210,7 +280,7 @@ class _NightRun:
     def _passed(self, output: dict[str, Any]) -> None:
         self._progress.models.append(output["model"])
         if self._spec.promote == "ladder":
-            self._begin_trial(output)
+            self._begin_trial(self._spec.model, output["version"])
         elif self._spec.promote:
             done = self._try(["train", "promote", self._spec.model, output["version"]])
             if done.code == 0:
@@ -219,15 +289,19 @@ class _NightRun:
                 self._progress.failed = True
                 self._progress.reasons.append(f"promote: {done.error}")
 
-    def _begin_trial(self, output: dict[str, Any]) -> None:
+    def _begin_trial(self, name: str, version: str) -> None:
         """Put a candidate on trial; another change on trial is a reason to wait, and no failure."""
         evolution = self._spec.evolution
         policy = [] if evolution is None else ["--policy", str(evolution)]
         decision = [] if self._decision is None else ["--decision", self._decision]
-        begin = ["trial", "begin", self._spec.model, output["version"], *policy, *decision]
-        done = self._try(begin)
+        done = self._try(["trial", "begin", name, version, *policy, *decision])
         self._progress.failed |= done.code not in (0, _BAD_INPUT)
-        said = f"{output['model']} is on trial" if done.code == 0 else f"trial begin: {done.error}"
+        said = f"{name}@{version} is on trial"
+        if done.code:
+            said = f"trial begin: {done.error}"
+        elif done.output.get("outcome"):  # it did not pass the ladder's exam
+            told = "; ".join(done.output["reasons"])
+            said = f"{name}@{version}: {done.output['outcome']} ({told})"
         self._progress.reasons.append(said)
 
     def _try(self, arguments: list[str]) -> CommandOutcome:
@@ -252,6 +326,8 @@ class _NightRun:
             return "trained"
         if progress.failed:
             return "failed"
+        if progress.artifacts:
+            return "proposed"
         return "refused" if progress.refused else "nothing"
 
     def _night(self, outcome: str, substrate: str | None, items: tuple[str, ...]) -> Night:
@@ -263,6 +339,7 @@ class _NightRun:
             items if progress.models or progress.refused else (),
             tuple(progress.models),
             tuple(progress.promoted),
+            tuple(progress.artifacts),
         )
 
 
@@ -297,14 +374,18 @@ def headrace_commands(home: Path, log: Path) -> InheritingCommands:
                 raise DeadlinePassedError from None
             errors.seek(begin)
             words = errors.read().decode("utf-8", "replace").strip().splitlines()
-        return CommandOutcome(process.returncode, _json(output), words[-1] if words else "")
+        error = words[-1] if words else ""
+        found = _json(output)
+        if isinstance(found, list):
+            return CommandOutcome(process.returncode, rows=found, error=error)
+        return CommandOutcome(process.returncode, found, error=error)
 
     return run
 
 
-def _json(output: bytes) -> dict[str, Any]:
+def _json(output: bytes) -> dict[str, Any] | list[dict[str, Any]]:
     try:
         value = json.loads(output)
     except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}
+    return value if isinstance(value, dict | list) else {}

@@ -506,6 +506,16 @@ def test_a_first_artefact_is_tried_against_none_and_withdrawn_after_a_drop(shop:
     assert shop.artifacts.get("style", "0001").status == "retired"
 
 
+def test_an_artefact_that_no_route_gives_to_agents_is_not_tried(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.runner, "_routes", lambda _kind, _name: [])
+    shop.artifacts.register(document("style", None, harness={"append": "Be quick."}), actor="jo")
+    with pytest.raises(ConfigurationError, match="no route gives 'style' to agents"):
+        shop.runner.begin("artifact", "style", "0001", LADDER)
+    assert shop.files.all() == []
+
+
 def test_an_artefact_that_does_harm_is_taken_back(shop: Shop) -> None:
     first_artifact(shop)
     for _ in range(3):

@@ -208,15 +208,144 @@ def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 20
 
 
-def decided(surface: str) -> CommandOutcome:
+def decided(surface: str, decision: str = "d1") -> CommandOutcome:
     said = {"surface": surface, "reason": "the rule"}
-    return CommandOutcome(0, {"decision_id": "d1", "decided": said})
+    policy = {"name": "night"}
+    return CommandOutcome(
+        0,
+        {
+            "decision_id": decision,
+            "decided": said,
+            "policy": policy,
+            "as_of": "2026-05-09T00:00:00+00:00",
+        },
+    )
 
 
-def test_a_schedule_that_names_a_policy_trains_only_when_the_weights_should_change() -> None:
-    script = ScriptedCommands(run=[decided("memory")])
-    night = script.run(schedule(evolution="night.yaml"))
-    assert (night.outcome, night.reasons) == ("nothing", ("decision d1: memory (the rule)",))
+def drawn(label: str, objections: str = "") -> dict[str, Any]:
+    return {"artifact": label, "objections": objections}
+
+
+def listed(decision: str, status: str = "candidate") -> CommandOutcome:
+    row = {"artifact": "facts", "version": "0001", "decision": decision, "status": status}
+    return CommandOutcome(0, rows=[row])
+
+
+def proposal(decision: str, **changes: Any) -> dict[str, Any]:
+    row = {"decision_id": decision, "policy": "night", "surface": "memory", "status": "proposed"}
+    return {**row, "due_at": "2026-05-12T00:00:00+00:00", **changes}
+
+
+NONE = CommandOutcome(0)
+BEGIN = "trial begin facts 0001 --policy night.yaml --decision d1"
+
+
+def asking(**more: Any) -> Schedule:
+    return schedule(evolution="night.yaml", **{"promote": "ladder", **more})
+
+
+@pytest.mark.parametrize("surface", ["memory", "skill", "harness", "tool_schema"])
+def test_a_decision_for_an_artefact_is_answered_on_the_ladder(surface: str) -> None:
+    propose = CommandOutcome(0, rows=[drawn("facts@0001")])
+    script = ScriptedCommands(run=[decided(surface)], list=[NONE], propose=[propose], begin=[NONE])
+    night = script.run(asking())
+    assert (night.outcome, night.artifacts) == ("proposed", ("facts@0001",))
+    assert night.reasons == (f"decision d1: {surface} (the rule)", "facts@0001 is on trial")
+    assert script.asked == [
+        "evolve run night.yaml", "artifact list", "artifact propose d1 --add", BEGIN,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("promote", [False, True])
+def test_without_the_ladder_what_a_decision_asks_for_waits_for_a_person(promote: bool) -> None:
+    propose = CommandOutcome(0, rows=[drawn("facts@0001")])
+    script = ScriptedCommands(run=[decided("memory")], list=[NONE], propose=[propose])
+    night = script.run(asking(promote=promote))
+    assert (night.outcome, night.artifacts) == ("proposed", ("facts@0001",))
+    assert night.reasons[1:] == ("facts@0001 is registered",)
+    assert script.asked[-1] == "artifact propose d1 --add"
+    later = ScriptedCommands(run=[decided("memory")], list=[listed("d1")])
+    assert later.run(asking(promote=promote)).outcome == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("propose", "outcome", "reason"),
+    [
+        (NONE, "nothing", "nothing to propose from what was seen"),
+        (CommandOutcome(0, rows=[drawn("facts", "secret")]), "refused",
+         "facts: its inspection objects (secret)"),
+        (CommandOutcome(2, error="give --tenant"), "nothing", "artifact propose: give --tenant"),
+        (CommandOutcome(3, error="disk"), "failed", "artifact propose: disk"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_proposed_says_why(
+    propose: CommandOutcome, outcome: str, reason: str
+) -> None:
+    script = ScriptedCommands(run=[decided("memory")], list=[NONE], propose=[propose])
+    night = script.run(asking())
+    assert (night.outcome, night.reasons[1:], night.artifacts) == (outcome, (reason,), ())
+
+
+@pytest.mark.parametrize(
+    ("begin", "reason"),
+    [
+        (CommandOutcome(2, error="no route"), "trial begin: no route"),
+        (CommandOutcome(0, {"outcome": "refused", "reasons": ["no gain"]}),
+         "facts@0001: refused (no gain)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_tried_says_why(begin: CommandOutcome, reason: str) -> None:
+    propose = CommandOutcome(0, rows=[drawn("facts@0001")])
+    script = ScriptedCommands(
+        run=[decided("memory")], list=[NONE], propose=[propose], begin=[begin]
+    )
+    night = script.run(asking())
+    assert (night.outcome, night.reasons[-1]) == ("proposed", reason)
+
+
+@pytest.mark.parametrize("tonight", [decided("memory"), decided("nothing", "d2")])
+def test_what_a_night_registered_and_did_not_try_goes_on_trial_later(
+    tonight: CommandOutcome,
+) -> None:
+    history = CommandOutcome(0, rows=[proposal("d1"), proposal("d2", surface="nothing")])
+    script = ScriptedCommands(
+        run=[tonight],
+        history=[history],
+        list=[listed("d1")],
+        show=[CommandOutcome(2)],
+        begin=[NONE],
+    )
+    night = script.run(asking())
+    assert (night.outcome, night.artifacts) == ("proposed", ("facts@0001",))
+    assert (script.asked[-1], "artifact propose d1 --add" in script.asked) == (BEGIN, False)
+    tried = ScriptedCommands(run=[tonight], history=[history], list=[listed("d1")], show=[NONE])
+    assert tried.run(asking()).outcome == "nothing"
+    taken = ScriptedCommands(run=[tonight], history=[history], list=[listed("d1", "retired")])
+    assert taken.run(asking()).outcome == "nothing"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [proposal("d1", status="rejected")],
+        [proposal("d1", due_at="2026-05-09T00:00:00+00:00")],
+        [proposal("d1", policy="another")],
+        [proposal("d1"), proposal("d2", surface="weights")],
+    ],
+    ids=["none", "settled", "overdue", "another policy's", "a later one for the weights"],
+)
+def test_a_night_goes_on_only_with_the_newest_open_proposal(rows: list[dict[str, Any]]) -> None:
+    history = CommandOutcome(0, rows=rows)
+    script = ScriptedCommands(run=[decided("nothing", "d3")], history=[history])
+    night = script.run(asking())
+    assert (night.outcome, night.reasons) == ("nothing", ("decision d3: nothing (the rule)",))
+
+
+def test_a_rollback_is_for_a_person() -> None:
+    script = ScriptedCommands(run=[decided("rollback")])
+    night = script.run(asking())
+    assert (night.outcome, night.reasons) == ("nothing", ("decision d1: rollback (the rule)",))
     assert script.asked == ["evolve run night.yaml"]
 
 

@@ -73,7 +73,7 @@ class Prefilter[R: PatternRunner]:
         self._fitting = _reached([rule.shortest for rule in rules])
         self._counting = _reached([rule.fewest_digits for rule in rules])
         self._in_a_row = _reached([rule.digits_in_a_row for rule in rules])
-        self._signs = [(one, bits) for one, bits in announced.items() if len(one) == 1]
+        self._signs = {one: bits for one, bits in announced.items() if len(one) == 1}
         longer = {one: bits for one, bits in announced.items() if len(one) > 1}
         self._literals, self._wide_literals = _Literals(longer), _Literals(announced_wide)
         free = [
@@ -94,9 +94,9 @@ class Prefilter[R: PatternRunner]:
         """Return the runners whose literals and digits are in the text, and that it is long enough for."""
         lowered = gate.lowered
         met = self._without | self._literals.within(lowered)
-        for sign, bits in self._signs:
+        for sign in set(lowered) if len(lowered) < len(self._signs) else self._signs:
             if sign in lowered:
-                met |= bits
+                met |= self._signs.get(sign, 0)
         if gate.wide:
             met |= self._wide_literals.within(gate.view.text.casefold())
         bits = (1 << self._lane) - 1

@@ -219,6 +219,14 @@ def is_listed(text: str, start: int, stop: int) -> bool:
     if " " not in value and text[stop : stop + 2] in _ROMAN_BEGINS and _MONARCH.match(text, stop):
         return True
     words = plain.replace("-", " ").split()
+    if words[0] in _begin_a_thing() and _are_a_thing(words):
+        return True
+    return within_a_thing(text, start, stop)
+
+
+def _are_a_thing(words: list[str]) -> bool:
+    """Whether words are things, a thing behind everyday words, or a product and its variant."""
+    known = things()
     first = 0
     while first < len(words) - 1 and (words[first] in common() or words[first] in foreign()):
         first += 1
@@ -229,11 +237,9 @@ def is_listed(text: str, start: int, stop: int) -> bool:
         return True
     if words[0] in known and len(words) > 1 and all(w in _VARIANTS for w in words[1:]):
         return True
-    if words[0] in programs() and all(
+    return words[0] in programs() and all(
         w in _VARIANTS or w in known or w.isdigit() for w in words[1:]
-    ):
-        return True
-    return within_a_thing(text, start, stop)
+    )
 
 
 _MONARCH = re.compile(r" (?:I(?:er|re)|II|III|IV|VI{1,3}|IX|XI{1,3}|XIV|XV|XVI{0,3}|XX)\b")
@@ -324,6 +330,12 @@ def _people() -> frozenset[str]:
 @cache
 def _with_connectives() -> frozenset[str]:
     return things() | _CONNECTIVES
+
+
+@cache
+def _begin_a_thing() -> frozenset[str]:
+    """Return what one of several words that are a thing may begin with."""
+    return _with_connectives() | programs() | common() | foreign()
 
 
 @cache

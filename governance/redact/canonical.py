@@ -41,27 +41,32 @@ _FEWEST, _WITH_AREA, _WITH_COUNTRY, _MOST = 7, 10, 11, 17
 """Digits of phone numbers: the fewest, with an area code, with a country code, the most."""
 
 _INTRODUCED = (
-    r"i'm|i am|it'?s|this is|my name is|name is|call me|ich bin|ich hei(?:ß|ss)e|mein name ist|hier ist|"
+    r"i'm|i am|it's|its|this is|my name is|name is|call me|ich bin|ich heiße|ich heisse|mein name ist|hier ist|"
     r"je suis|je m'appelle|je soussigné|c'est|yo soy|soy|me llamo|mi nombre es|eu sou|me chamo|"
     r"meu nome é|io sono|mi chiamo|jestem|nazywam się|ik ben|ik heet|jag heter|jag är|jeg er|jeg heter"
 )
 _GREETED = (
-    r"dear|hi|hello|hey|hallo|hola|bonjour|salut|ciao|olá|liebe[rs]?|chère|estimad[oa]|querid[oa]"
+    r"dear|hi|hello|hey|hallo|hola|bonjour|salut|ciao|olá|liebe|lieber|liebes|chère|estimado|estimada|"
+    r"querido|querida"
 )
 _TITLES = (
-    r"mr|mrs|ms|miss|mx|madam|dr|prof|professor|doctor|herrn?|frau|señor|señora|señorita|senhor|senhora|"
-    r"sra|srta|signora?|sig\.ra|monsieur|madame|mademoiselle|mme|mlle|pani|captain|sgt|sergeant|admiral|"
-    r"judge|attorney|nurse|uncle|aunt|rabbi|senator|coach|officer|detective|mevrouw|mevr|meneer|sayın|"
-    r"onkel|tante|maître|kollege|kollegin"
+    r"mr|mrs|ms|miss|mx|madam|dr|prof|professor|doctor|herr|herrn|frau|señor|señora|señorita|senhor|senhora|"
+    r"sra|srta|signor|signora|sig\.ra|monsieur|madame|mademoiselle|mme|mlle|pani|captain|sgt|sergeant|"
+    r"admiral|judge|attorney|nurse|uncle|aunt|rabbi|senator|coach|officer|detective|mevrouw|mevr|meneer|"
+    r"sayın|sayin|onkel|tante|maître|kollege|kollegin"
 )
 _ROLES = r"customer|patient|client|contact|cliente|kunde|kundin|patientin|attn|user|name|from"
-_CUE = re.compile(rf"(?:{_INTRODUCED}|{_GREETED}|{_TITLES}|{_ROLES})(?:[.:,] ?| )", re.IGNORECASE)
-_WEAK = re.compile(
-    r"(?:im|cher|sono|sou|rev|hon|el|la|don|doña|dona|dom|sir|lord|lady|m|sr|sig|pan|st|best|thanks|gruß|grüße|vg|lg|by|with|and)"
-    r"(?:[.:,] ?| )",
-    re.IGNORECASE,
+_SURE = f"{_INTRODUCED}|{_GREETED}|{_TITLES}|{_ROLES}"
+_CUE = re.compile(rf"(?:{_SURE})(?:[.:,] ?| )", re.IGNORECASE)
+_DOUBTFUL = (
+    r"im|cher|sono|sou|rev|hon|el|la|don|doña|dona|dom|sir|lord|lady|m|sr|sig|pan|st|best|thanks|gruß|grüße|"
+    r"vg|lg|by|with|and"
 )
+_WEAK = re.compile(rf"(?:{_DOUBTFUL})(?:[.:,] ?| )", re.IGNORECASE)
 """What may be somebody's name too: taken off only where a given name and a family name are left."""
+_BEHIND_A_WORD = re.compile(r"[.:, ]")
+_FIRST_WORDS = frozenset(re.split(r"\\| ", cue)[0] for cue in f"{_SURE}|{_DOUBTFUL}".split("|"))
+"""What cues begin with, in small letters."""
 _POSSESSIVE = re.compile(r"'s?$", re.IGNORECASE)
 _SUFFIX = re.compile(
     r"(?:[ ,]+(?:jr|sr|i{2,3}|iv|md|ph\.?d|esq|dds|rn|cpa|mba)\.?|-(?:san|sama|sensei))+$",
@@ -207,7 +212,7 @@ def _mails(value: str) -> tuple[str, ...]:
     labels = [_read_label(label) for label in domain.split(".")]
     sent = ".".join(map(_sent_label, labels))
     read = _folded(f"{box}{at}{'.'.join(labels)}")
-    return read, _folded(f"{box}{at}{sent}"), _without_accents(read)
+    return read, _folded(f"{box}{at}{sent}"), without_accents(read)
 
 
 def _read_label(label: str) -> str:
@@ -230,7 +235,7 @@ def _name_in(value: str) -> str:
     if not "".join(words).isalpha() or "\u02bc" in value:
         words = value.translate(_PLAIN_MARKS).split()
     name = " ".join(words).strip(_EDGES)
-    while True:
+    while not name.isascii() or _BEHIND_A_WORD.split(name, 1)[0].lower() in _FIRST_WORDS:
         cue = _CUE.match(name)
         if cue is None and (weak := _WEAK.match(name)) is not None:
             cue = weak if " " in name[weak.end() :].strip() else None
@@ -254,11 +259,12 @@ def _name(name: str) -> str:
         return _folded("".join(name.replace("\u00b7", "").replace("・", "").split()))
     plain = name.casefold()
     if not plain.isascii():
-        plain = _without_accents(plain.translate(_UNFOLDED))
+        plain = without_accents(plain.translate(_UNFOLDED))
     return _folded(plain.replace(".", " "))
 
 
-def _without_accents(text: str) -> str:
+def without_accents(text: str) -> str:
+    """Return a text with plain letters for those with accents."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFKD", text)))
@@ -346,4 +352,4 @@ def _folded(value: str) -> str:
 
 
 def _once(*values: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(value for value in values if value)) or ("",)
+    return tuple(dict.fromkeys(filter(None, values))) or ("",)

@@ -7,7 +7,6 @@ in each text (:meth:`KnownValues.find`). A name that is a word too counts only a
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +26,7 @@ from governance.names.words import (
     things,
     words_of_other_languages,
 )
+from governance.redact.canonical import without_accents
 from governance.redact.own_marks import OwnMarks
 from governance.redact.report import RedactionError
 
@@ -288,8 +288,7 @@ def _in_plain_letters(name: str) -> Iterator[str]:
     if name.isascii() or not all(char < "\u0250" for char in name):
         return
     for letters in (_IN_TWO_LETTERS, _IN_ONE_LETTER):
-        folded = unicodedata.normalize("NFKD", name.translate(letters))
-        yield "".join(char for char in folded if not unicodedata.combining(char))
+        yield without_accents(name.translate(letters))
 
 
 def _is_listed(word: str) -> bool:

@@ -117,7 +117,7 @@ class Pseudonymizer:
         if named is None:
             forms = recorded(entity, value)
             self._canonical[entity, value] = forms[0]
-            named = tuple(_named(self._naming.copy(), tenant_id, form) for form in forms)
+            named = tuple([_named(self._naming.copy(), tenant_id, form) for form in forms])
             self._named[tenant_id, entity, value] = named
         return named
 

@@ -6,8 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
+from operator import itemgetter
 
 from governance.detect.finding import Finding, Unit
+from governance.detect.named_tuples import new
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.model import covered, segments
 from governance.detect.names.patterns import BETWEEN_EMPHASISED
@@ -62,6 +64,7 @@ _SHORT = 60
 _FIRST_HALF = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{1,16}-\Z")
 """The first half of a given name that is written with a hyphen."""
 _LONGEST_HALF = 20
+_PLACE = itemgetter(1, 2)
 
 type _Span = tuple[str, int, int, float]
 """Label, start and end, and how likely it is."""
@@ -97,7 +100,7 @@ class EmbeddedNames:
             if not spans:
                 continue
             text = unit.view.text
-            firsts, lasts = covered(known[place]) if known else ([], [])
+            firsts, lasts = covered(known[place]) if known and known[place] else ([], [])
             opaque = _of_programs(text)
             is_thing = len(text) < _SHORT and names_a_thing(unit.keys)
             for label, start, end, likely in spans:
@@ -105,7 +108,7 @@ class EmbeddedNames:
                     continue
                 if label == "PERSON" and likely < _LIKELY and _is_unlisted(text[start:end]):
                     continue
-                if any(first < end and start < last for first, last in opaque):
+                if opaque and any(first < end and start < last for first, last in opaque):
                     continue
                 if start and text[start - 1] == "@":
                     continue  # an account, which the rules for accounts judge
@@ -121,7 +124,8 @@ class EmbeddedNames:
                     _IN_CAMEL_CASE.match(text[start:end]) or names_no_person(text, start, end)
                 ):
                     continue
-                found.append(Finding(label, begin, stop, 0.8 if likely > _SURE else 0.6, self.name))
+                score = 0.8 if likely > _SURE else 0.6
+                found.append(new(Finding, (label, begin, stop, score, self.name)))
         return out
 
     def confirmed(
@@ -215,7 +219,7 @@ class EmbeddedNames:
             for at, span in _grouped(group, tokens, likely[:, label], LABELS[label]):
                 found[at].append(span)
         for name, spans in zip(names, found, strict=True):
-            self._cache[name] = tuple(sorted(spans, key=lambda span: span[1:3]))
+            self._cache[name] = tuple(sorted(spans, key=_PLACE))
 
 
 def _is_unlisted(word: str) -> bool:

@@ -133,6 +133,8 @@ type Confirmed = Callable[[Sequence[Unit], Sequence[list[Finding]]], list[list[F
 """Returns what was found without what is nobody."""
 type _Run = tuple[int, int, list[str]]
 """Start and end of words that stand next to each other, and the words."""
+type _Span = tuple[int, int, float, str]
+"""Start and end of a name, how sure it is, and what told of it."""
 
 _PARTICIPANT = ("participant", "name")
 """Key path of a message's ``name``: often an agent's or a role, now and then somebody's."""
@@ -235,7 +237,7 @@ class NameRules:
         view, context, is_digits = unit
         text = view.text
         alone = len(text) <= _LONGEST_WORD and text.isascii() and text.isalpha()
-        spans: dict[tuple[int, int, float, str], None] = {}
+        spans: dict[_Span, None] = {}
         if not is_digits:
             spans = dict.fromkeys(self._of_word(text) if alone else self._spans(view))
         if context == _PARTICIPANT:
@@ -281,20 +283,27 @@ class NameRules:
             return False
         return likely(text) is None
 
-    def _of_word(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+    def _of_word(self, text: str) -> Iterator[_Span]:
         """Yield what there is in a text that is one word: a given name that is no other word."""
         if len(text) < 3 or not text[0].isupper() or CAMEL_CASE.match(text):
             return
         if self._is_first(text) and not self._common(text) and text.lower() not in things():
             yield 0, len(text), 0.5, "list"
 
-    def _spans(self, view: TextView) -> Iterator[tuple[int, int, float, str]]:
+    def _spans(self, view: TextView) -> Iterator[_Span]:
         text = view.text
         if DIGITS_WITHIN.match(text):
             return
         signs = ProgramSigns(text)
         for match in NAME_AT.finditer(text):
-            yield from self._judged(view, match.start(), match.end(), signs)
+            if match[0].lower() in self._everyday and match[0] not in self._ambiguous:
+                continue  # one word that no name begins or ends with
+            start, end = match.span()
+            cued = cue(view.data, start)
+            if cued and (given := self._given_that_is_a_word(text, start, end, cued)):
+                yield given
+            if judged := self._judged(view, start, end, cued, signs):
+                yield judged
         for match in CLOSING.finditer(text) if _may_close(text) else ():
             found = NAME_AT.match(text, match.end())
             if found and self._alone(text, found.end()):
@@ -309,7 +318,7 @@ class NameRules:
                     word in (self._everyday if told else self._common_words) for word in words
                 ):
                     yield *match.span(1), 0.7, "told"
-        if len(text) <= _LONGEST_CHAT and " " in text:
+        if len(text) <= _LONGEST_CHAT and " " in text and not text.istitle():
             yield from self._in_small_letters(text)
         if ": " in text and "\n" in text:
             yield from self._speakers(text)
@@ -327,7 +336,7 @@ class NameRules:
                 if run is not None:
                     yield *run[:2], 0.85, "mailbox"
 
-    def _in_small_letters(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+    def _in_small_letters(self, text: str) -> Iterator[_Span]:
         """Yield names that somebody wrote without capitals: maria gonzalez; this is maria."""
         if self._first_in_small.isdisjoint(SMALL_WORD.findall(text)):
             return  # a quick look: most texts end here
@@ -347,7 +356,7 @@ class NameRules:
                 goes_on = match[2] and not is_plain(match[2]) and match[2] not in things()
                 yield match.start(1), match.end(2 if goes_on else 1), 0.7, "cue"
 
-    def _speakers(self, text: str) -> Iterator[tuple[int, int, float, str]]:
+    def _speakers(self, text: str) -> Iterator[_Span]:
         """Yield who speaks in a chat: one of them is a listed name, or somebody speaks twice."""
         lines = [
             match
@@ -399,7 +408,7 @@ class NameRules:
     def _trimmed(self, text: str, start: int, end: int) -> _Run | None:
         """Cut everyday words off both ends of a capitalised run; None when nothing is left."""
         run = text[start:end]
-        words: list[str] = [run] if run.isalpha() else WORD.findall(run)
+        words: list[str] = run.split() if run.replace(" ", "").isalpha() else WORD.findall(run)
         if self._all_may_name(words):
             return start, end, words
         first, last = 0, len(words)
@@ -450,35 +459,36 @@ class NameRules:
                 return False
         return len(words) < 3 or words[0].lower() not in self._plain
 
+    def _given_that_is_a_word(self, text: str, start: int, end: int, cued: int) -> _Span | None:
+        """Return a given name that is a word too, where a cue and perhaps a family name tell of it."""
+        given = WORD.match(text, start, start + _LONGEST_WORD)
+        if given is None or given.group() not in self._ambiguous:
+            return None
+        behind = given.end() + 1
+        inner = WORD.match(text, behind, behind + _LONGEST_WORD)
+        family = inner is not None and inner.end() <= end and self._is_last(inner.group())
+        if cued == STRONG or family or given.group().lower() not in self._everyday:
+            return start, inner.end() if inner and family else given.end(), 0.6, "cue"
+        return None
+
     def _judged(
-        self, view: TextView, start: int, end: int, signs: ProgramSigns
-    ) -> Iterator[tuple[int, int, float, str]]:
+        self, view: TextView, start: int, end: int, cued: int, signs: ProgramSigns
+    ) -> _Span | None:
+        """Return what of a capitalised run is somebody's name; None where nothing is."""
         text = view.text
-        word = text[start:end]
-        if word.lower() in self._everyday and word not in self._ambiguous:
-            return  # one word that no name begins or ends with
-        cued = cue(view.data, start)
-        first_word = WORD.match(text, start, start + _LONGEST_WORD) if cued else None
-        if first_word and first_word.group() in self._ambiguous:
-            strong = cued == STRONG
-            behind = first_word.end() + 1
-            inner = WORD.match(text, behind, behind + _LONGEST_WORD)
-            family = inner is not None and inner.end() <= end and self._is_last(inner.group())
-            if strong or family or first_word.group().lower() not in self._everyday:
-                yield start, inner.end() if inner and family else first_word.end(), 0.6, "cue"
         run = self._trimmed(text, start, end)
         if run is None:
-            return
+            return None
         begin, stop, words = run
         if stop - begin < 2:
-            return
+            return None
         words = [word.rstrip(".") for word in words]
         alone = stop - begin == len(text)
         if (
             words[-1] in _DATE_WORDS
             and sum(map(_DATE_WORDS.__contains__, text[start:end].split())) > 1
         ):
-            return
+            return None
         if begin != start:
             cued = cue(view.data, begin)
         known_first = self._is_first(words[0])
@@ -486,13 +496,13 @@ class NameRules:
         is_named = known_first and (len(words) > 1 or words[0].lower() not in things())
         titled = cued == STRONG and has_a_title(text, begin)
         if is_a_company(text, begin, stop, is_named=is_named or titled):
-            return
+            return None
         if cued:
             lone = len(words) == 1 and not known_first and not known_last
             if lone and (is_plain(words[0].lower()) or words[0].isupper()):
-                return
+                return None
             if within_a_thing(text, begin, stop):
-                return
+                return None
             strong = cued == STRONG
             named = known_first or words[0] in self._ambiguous
             if (strong or named or known_last or len(words) > 1) and not (
@@ -500,37 +510,34 @@ class NameRules:
                 and (not named or words[-1].lower() in programs())
                 and is_listed(text, begin, stop)
             ):
-                yield begin, stop, 0.8 if strong or known_first else 0.6, "cue"
-                return
+                return begin, stop, 0.8 if strong or known_first else 0.6, "cue"
         if is_called_after(text, begin, words):
-            return
+            return None
         if is_listed(text, begin, stop):
             speaks = words[0].lower() not in programs() and self._speaks(text, begin, stop, words)
-            if not alone and speaks:
-                yield begin, stop, 0.5, "verb"
-            return
+            return (begin, stop, 0.5, "verb") if not alone and speaks else None
         if len(words) == 1 and not alone and is_a_place(text, begin, stop):
             named = known_first or known_last or words[0] in self._ambiguous
-            if named and self._speaks(text, begin, stop, words):
-                yield begin, stop, 0.5, "verb"
-            return
+            speaks = named and self._speaks(text, begin, stop, words)
+            return (begin, stop, 0.5, "verb") if speaks else None
         if len(words) > 1 and known_first and not known_last and is_determined(text, begin):
-            return
+            return None
         if len(words) > 1 and (known_first or known_last or words[0] in self._ambiguous):
             sure = known_first or (known_last and words[0] in self._ambiguous)
             if not sure and (words[0].lower() in self._plain or words[0].lower() in things()):
-                return
+                return None
             if known_last or not all(word.lower() in self._common_words for word in words[1:]):
                 acts = not alone and AFTER.match(text, stop) is not None
                 why = "verb" if acts else "pair" if self._is_pair(words) else "list"
-                yield begin, stop, 0.75 if sure else 0.5, why
+                return begin, stop, 0.75 if sure else 0.5, why
         elif not alone and len(words) > 1 and AFTER.match(text, stop):
-            yield begin, stop, 0.5, "verb"
+            return begin, stop, 0.5, "verb"
         elif known_first and self._stands_alone(text, begin, stop, signs):
             speaks = self._confirmed is not None and self._speaks(text, begin, stop, words)
-            yield begin, stop, 0.5, "verb" if speaks and not alone else "list"
+            return begin, stop, 0.5, "verb" if speaks and not alone else "list"
         elif not alone and self._speaks(text, begin, stop, words):
-            yield begin, stop, 0.5, "verb"
+            return begin, stop, 0.5, "verb"
+        return None
 
     def _is_pair(self, words: list[str]) -> bool:
         """Whether a given and a family name stand side by side, and neither is another word."""

@@ -33,6 +33,21 @@ INTRODUCED = (
     "I'm {}.", "I\u2019m {}, and I have been diagnosed with lupus.", "Ich bin {}.", "Soy {}.",
     "M. {} a appel\u00e9.", "Dear {},", "Herr {} kommt", "Se\u00f1ora {}", "Mr. {} left", "{}'s order",
 )  # fmt: skip
+CUES = (
+    "I'm", "I am", "It's", "Its", "This is", "My name is", "Name is", "Call me", "Ich bin", "Ich heiße", "Ich heisse",
+    "Mein Name ist", "Hier ist", "Je suis", "Je m'appelle", "Je soussigné", "C'est", "Yo soy", "Soy", "Me llamo",
+    "Mi nombre es", "Eu sou", "Me chamo", "Meu nome é", "Io sono", "Mi chiamo", "Jestem", "Nazywam się", "Ik ben",
+    "Ik heet", "Jag heter", "Jag är", "Jeg er", "Jeg heter", "Dear", "Hi", "Hello", "Hey", "Hallo", "Hola", "Bonjour",
+    "Salut", "Ciao", "Olá", "Liebe", "Lieber", "Liebes", "Chère", "Estimado", "Estimada", "Querido", "Querida", "Mr",
+    "Mrs", "Ms", "Miss", "Mx", "Madam", "Dr", "Prof", "Professor", "Doctor", "Herr", "Herrn", "Frau", "Señor", "Señora",
+    "Señorita", "Senhor", "Senhora", "Sra", "Srta", "Signor", "Signora", "Sig.ra", "Monsieur", "Madame", "Mademoiselle",
+    "Mme", "Mlle", "Pani", "Captain", "Sgt", "Sergeant", "Admiral", "Judge", "Attorney", "Nurse", "Uncle", "Aunt",
+    "Rabbi", "Senator", "Coach", "Officer", "Detective", "Mevrouw", "Mevr", "Meneer", "Sayın", "Sayin", "Onkel",
+    "Tante", "Maître", "Kollege", "Kollegin", "Customer", "Patient", "Client", "Contact", "Cliente", "Kunde", "Kundin",
+    "Patientin", "Attn", "User", "Name", "From", "Im", "Cher", "Sono", "Sou", "Rev", "Hon", "El", "La", "Don", "Doña",
+    "Dona", "Dom", "Sir", "Lord", "Lady", "M", "Sr", "Sig", "Pan", "St", "Best", "Thanks", "Gruß", "Grüße", "VG", "LG",
+    "By", "With", "And",
+)  # fmt: skip
 
 
 @cache
@@ -87,6 +102,14 @@ def test_a_name_is_one_subject_without_what_leads_to_it(said: str, name: str) ->
     text, subjects = _redacted(said.format(name), _default())
     assert subjects == (subject_id(KEY, "acme", name),)
     assert mark.removeprefix("My name is ") in text
+
+
+@pytest.mark.parametrize("cue", CUES)
+@pytest.mark.parametrize("name", ["Leonie Hartwig", "Léonie Hartwig"])
+def test_a_name_is_meant_without_the_cue_before_it(cue: str, name: str) -> None:
+    for said in (cue, cue.lower(), cue.upper() if "ß" not in cue else cue):
+        for mark in (" ", ".", ". ", ": ", ", "):
+            assert meant("PERSON", f"{said}{mark}{name}") == name
 
 
 @pytest.mark.parametrize(

@@ -255,10 +255,10 @@ def _name_in(value: str) -> str:
 
 
 def _name(name: str) -> str:
-    if _EAST_ASIAN.fullmatch(name):
-        return _folded("".join(name.replace("\u00b7", "").replace("・", "").split()))
     plain = name.casefold()
     if not plain.isascii():
+        if _EAST_ASIAN.fullmatch(name):
+            return _folded("".join(name.replace("\u00b7", "").replace("・", "").split()))
         plain = without_accents(plain.translate(_UNFOLDED))
     return _folded(plain.replace(".", " "))
 

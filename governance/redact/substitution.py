@@ -85,22 +85,23 @@ class Substitution:
         """
         found = list(found)
         known = self._known = KnownValues.within(item[1] for item, _ in found)
-        propagates, named = self._spec.names.propagate, self._spec.subjects
-        subjects = set[tuple[str, str]]()
+        propagates = self._spec.names.propagate
         for (_, text, _), findings in found:
             for entity, start, end, score, _ in resolved(findings) if findings else ():
                 value = self._meant(entity, text[start:end])
                 if propagates or entity != "PERSON":
                     known.learn(entity, value, sure=score >= _SURE_OF_NAME)
-                if entity in named:
-                    subjects.add((entity, value))
         if self._scope.people and IDENTITY in self._spec.operators():
             for value in self._scope.people:
                 known.learn(IDENTITY, value)
         known.close()
-        subjects.update(one for one in known.values if one[0] in named)
         if self._scope.linked:
-            self._pseudonyms.expect(self._scope.tenant_id, subjects)
+            self._pseudonyms.expect(self._scope.tenant_id, self._subjects_met())
+
+    def _subjects_met(self) -> Iterator[tuple[str, str]]:
+        """Yield the values that name data subjects, with their entity types."""
+        met = {(entity, value) for (entity, _), value in self._meanings.items()}
+        yield from (one for one in met | self._known.values if one[0] in self._spec.subjects)
 
     def of_text(self, text: str, found: tuple[Finding, ...]) -> Replacement | None:
         """Return what becomes of a text by what was found in it and elsewhere; None when it stays."""

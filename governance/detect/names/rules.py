@@ -236,10 +236,10 @@ class NameRules:
     def _found(self, unit: Unit, is_person: bool) -> list[Finding]:
         view, context, is_digits = unit
         text = view.text
-        alone = len(text) <= _LONGEST_WORD and text.isascii() and text.isalpha()
+        is_word = len(text) <= _LONGEST_WORD and text.isalpha() and max(text) < "\u0250"
         spans: dict[_Span, None] = {}
         if not is_digits:
-            spans = dict.fromkeys(self._of_word(text) if alone else self._spans(view))
+            spans = dict.fromkeys(self._of_word(text) if is_word else self._spans(view))
         if context == _PARTICIPANT:
             if self._is_handle(text):
                 spans[(0, len(text), 0.8, "participant")] = None
@@ -284,7 +284,7 @@ class NameRules:
         return likely(text) is None
 
     def _of_word(self, text: str) -> Iterator[_Span]:
-        """Yield what there is in a text that is one word: a given name that is no other word."""
+        """Yield what there is in one word of Latin letters: a given name that is no other word."""
         if len(text) < 3 or not text[0].isupper() or CAMEL_CASE.match(text):
             return
         if self._is_first(text) and not self._common(text) and text.lower() not in things():

@@ -2,7 +2,10 @@
 
 import pytest
 
+from governance.detect.finding import Unit
 from governance.detect.names.key_names import names_a_person
+from governance.detect.names.rules import NameRules
+from governance.detect.normalized_text import view_of
 from tests.governance.redaction_support import SCOPE, redactor, text, value
 from trajectory.message import Message
 
@@ -87,3 +90,14 @@ def test_a_participant_that_is_somebody_is_redacted(name: str) -> None:
 def test_a_participant_that_is_a_role_stays(name: str) -> None:
     (clean,) = redactor().redact_messages([Message("user", (), name)], scope=SCOPE)
     assert clean.message.name == name
+
+
+@pytest.mark.parametrize("name", ["Émilie", "ÉMILIE", "Łukasz", "Maria"])
+def test_a_listed_given_name_alone_is_found_with_accents_too(name: str) -> None:
+    (found,) = NameRules().find([Unit(view_of(name))])
+    assert [(one.entity, one.start, one.end) for one in found] == [("PERSON", 0, len(name))]
+
+
+@pytest.mark.parametrize("word", ["Éclair", "Ärger", "Москва", "Zürich", "Ötzi"])
+def test_a_word_alone_that_is_no_given_name_is_none(word: str) -> None:
+    assert NameRules().find([Unit(view_of(word))]) == [[]]

@@ -564,6 +564,72 @@ def test_live_training_pleases_the_reward(tiny_model: Path, tmp_path: Path) -> N
     assert fitted.tokens > 0
 
 
+def wordy_on_two_tasks(prompt: Sequence[Any], completion: Sequence[Any]) -> float:
+    """A reward with contrast at two tasks of four."""
+    question = prompt[-1]["content"]
+    return float(len(str(completion))) if "0 lamps" in question or "1 lamps" in question else 1.0
+
+
+@pytest.mark.slow
+def test_live_training_computes_no_loss_of_episodes_that_move_nothing(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trl import GRPOTrainer
+
+    from train.runs.curves import read_metrics
+
+    computed: list[list[bool]] = []
+    whole = GRPOTrainer._compute_loss
+
+    def counting(self: Any, model: Any, inputs: Any) -> Any:
+        computed.append((inputs["advantages"] != 0).tolist())
+        return whole(self, model, inputs)
+
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", counting)
+    lake = lake_of(tmp_path / "lake", *attempts(16))
+
+    def first_step(name: str, **more: Any) -> dict[str, Any]:
+        reward = f"{__name__}:wordy_on_two_tasks"
+        options = {"reward": reward, "completion_tokens": 12, "group_size": 4, **more}
+        training = {"batch_size": 16, "maximum_steps": 1}
+        used = spec("grpo_live", options=options, training=training)
+        _, selection, content = prepared(lake, tmp_path / name, used)
+        train(used, selection, content, tiny_model, tmp_path / name / "run")
+        return read_metrics(tmp_path / name / "run/metrics.jsonl")[0]
+
+    few = first_step("few")
+    all_of_them = first_step("all", beta=1e-12)  # with a weight of the KL every episode counts
+    assert 2 <= len(computed[0]) <= 8
+    assert all(computed[0])
+    assert len(computed[1]) == 16
+    assert sum(computed[1]) == len(computed[0])
+    assert few["loss"] == pytest.approx(all_of_them["loss"], abs=1e-6)
+    assert few["grad_norm"] == pytest.approx(all_of_them["grad_norm"], rel=1e-4)
+    assert few["grad_norm"] > 0
+
+
+@pytest.mark.slow
+def test_live_training_goes_on_where_no_episode_moves_anything(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    from train.runs.curves import read_metrics
+
+    options = {"reward": f"{__name__}:always_right", "completion_tokens": 12, "group_size": 4}
+    training = {"batch_size": 16, "maximum_steps": 1}
+    used = spec("grpo_live", options=options, training=training)
+    _, selection, content = prepared(
+        lake_of(tmp_path / "lake", *attempts(16)), tmp_path / "out", used
+    )
+    train(used, selection, content, tiny_model, tmp_path / "run")
+    (found, _) = read_metrics(tmp_path / "run/metrics.jsonl")
+    assert (found["loss"], found["grad_norm"], found["frac_reward_zero_std"]) == (0, 0, 1)
+
+
+def always_right(prompt: Sequence[Any], completion: Sequence[Any]) -> float:
+    """A reward without contrast."""
+    return 1.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("adapter", [None, {"rank": 4, "alpha": 8}])
 def test_live_tries_compute_in_the_precision_of_training(

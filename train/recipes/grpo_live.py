@@ -261,6 +261,7 @@ def live_trainer_class() -> Any:
 
         Arrow would give each tool call the arguments of all others, as nulls. An episode that called
         what was never recorded has no reward: it moves nothing and is not in its group's baseline.
+        What moves nothing is not computed: often most of a batch, because most groups ended alike.
         """
 
         def __init__(
@@ -292,6 +293,25 @@ def live_trainer_class() -> Any:
             mode = "train" if self.model.training else "eval"
             self._metrics[mode]["replay/missed"].append(everywhere.float().mean().item())
             return rewards
+
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            return super()._compute_loss(model, self._moving(inputs))
+
+        def _moving(self, inputs: dict[str, Any]) -> dict[str, Any]:
+            """Leave out the episodes without an advantage, where nothing else in the loss is theirs.
+
+            TRL divides by the tokens of all episodes, counted before. Several processes put their rows
+            together, so each needs equally many.
+            """
+            if self.beta or self.aux_loss_enabled or self.accelerator.num_processes > 1:
+                return inputs
+            moving = inputs["advantages"] != 0
+            if not moving.any():
+                moving[0] = True  # a loss of 0 that still has a gradient
+            return {
+                name: value[moving] if torch.is_tensor(value) and value.ndim else value
+                for name, value in inputs.items()
+            }
 
         def _row(self, place: int) -> dict[str, Any]:
             prompt: list[ChatMessage] = self._rows["prompt"][place]

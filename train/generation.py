@@ -232,6 +232,8 @@ class Engine[N: Network[Any]]:
             generation = self._waiting.get()
             if generation is None:
                 return False
+            if generation.cancelled:  # reading its prompt would hold up those who still wait
+                continue
             try:
                 generation.sequence, logits = self.network.begin(generation.prompt)
             except Exception as error:  # noqa: BLE001 - one sequence must not end the others

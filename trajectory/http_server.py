@@ -92,6 +92,7 @@ class HttpClient:
     def await_request(self) -> None:
         """Wait for a request from now on."""
         self.is_admitted = False
+        self._stop: Callable[[], None] | None = None
         self.since = time.monotonic()
         self.due: float | None = self.since + self._server.limits.request_seconds
 
@@ -102,6 +103,18 @@ class HttpClient:
     def answer(self) -> None:
         """Wait no longer: the request has come whole, or the client reads its response again."""
         self.due = None
+
+    def when_gone(self, stop: Callable[[], None]) -> None:
+        """Have ``stop`` called if the client goes away before its response has ended."""
+        if self.is_gone:
+            stop()
+        self._stop = stop
+
+    def lost(self) -> None:
+        """Note that nobody reads the response any more."""
+        self.is_gone = True
+        if self._stop is not None:
+            self._stop()
 
     def admit(self) -> bool:
         """Let the client keep its place until its response has ended; False where too many do."""
@@ -158,8 +171,8 @@ class _Protocol(H11Protocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.is_gone = True
         self._clients.discard(self._client)
+        self._client.lost()
         super().connection_lost(exc)
 
     def _look(self) -> None:

@@ -149,12 +149,13 @@ class ModelServer:
         if ending:
             return JSONResponse(_COUNTS[_shape(request)](len(prompt)))
         run = _PendingAnswer(asked, own, prompt, engine, self._previous)
+        client_of(request).when_gone(run.cancel)
         first = await run.next()
         if first is None:
             raise _RequestError(500, "engine_error", "the engine could not go on")
         if run.content_type is not None:
             return StreamingResponse(run.events(first), media_type=run.content_type)
-        return Response(await run.whole(first, request), media_type="application/json")
+        return Response(await run.whole(first), media_type="application/json")
 
     def _require_key(self, request: Request) -> None:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -257,10 +258,19 @@ class _PendingAnswer:
             self._previous.keep(self._asked, (*self._own, said), self._answer.response_id)
         return last
 
+    def cancel(self) -> None:
+        """End it: nobody waits for the answer any more."""
+        self._generation.cancelled = True
+        self._tokens.put_nowait(None)
+
     async def next(self) -> Token | None:
-        """Return the next token; None when the engine could not go on."""
-        async with asyncio.timeout(_SILENT_SECONDS):
-            return await self._tokens.get()
+        """Return the next token; None when the engine could not go on, or nobody waits for it."""
+        try:
+            async with asyncio.timeout(_SILENT_SECONDS):
+                return await self._tokens.get()
+        except TimeoutError:
+            self._generation.cancelled = True
+            return None
 
     async def events(self, token: Token | None) -> AsyncIterator[bytes]:
         """Give the chunks of a stream; one that breaks off must not look whole."""
@@ -277,15 +287,14 @@ class _PendingAnswer:
         finally:
             self._generation.cancelled = True
 
-    async def whole(self, token: Token | None, request: Request) -> bytes:
-        """Return the whole answer; a client that went away ends it."""
-        client = client_of(request)
+    async def whole(self, token: Token | None) -> bytes:
+        """Return the whole answer."""
         try:
             while True:
                 if token is None:
                     raise _RequestError(500, "engine_error", "the engine could not go on")
                 self._answer.take(token)
-                if self._answer.is_done or client.is_gone:
+                if self._answer.is_done:
                     return self._end()
                 token = await self.next()
         finally:

@@ -1,8 +1,10 @@
 """The models' server in OpenAI's wire format, spoken to with OpenAI's own client."""
 
 import json
+import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -16,8 +18,9 @@ from hypothesis import strategies as st
 from headrace.serving.request import read_model_request
 from headrace.serving.server import ModelServer, PreviousResponses, UnknownResponseError
 from tests.headrace.serving.dialects import PATHS, Said, written
+from tests.headrace.serving.scripted import ScriptedNetwork
 from tests.trajectory.world import World
-from train.generation import Engine, LanguageModel
+from train.generation import Engine, Generation, LanguageModel
 from trajectory.dialects.openai_chat.read import read_tokens
 from trajectory.dialects.registry import read_exchange
 from trajectory.errors import ConfigurationError
@@ -147,6 +150,62 @@ def test_a_long_prompt_holds_up_nobody(client: openai.OpenAI, url: str) -> None:
         took = time.monotonic() - began
     assert isinstance(long.exception(), openai.BadRequestError)
     assert max(waited) < took / 2
+
+
+class HeldNetwork(ScriptedNetwork):
+    """Reads no prompt before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads, self.may_read = threading.Event(), threading.Event()
+
+    def begin(self, prompt: Sequence[int]) -> tuple[list[int], Any]:
+        self.reads.set()
+        assert self.may_read.wait(60)
+        return super().begin(prompt)
+
+
+class CountingEngine(Engine[Any]):
+    """Counts what it is asked."""
+
+    asked = 0
+
+    def submit(self, *asked: Any) -> Generation:
+        self.asked += 1
+        return super().submit(*asked)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_nothing_is_read_for_clients_that_left(stream: bool) -> None:
+    network = HeldNetwork()
+    engine = CountingEngine(network)
+    body = {"model": LABEL, "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+    sent = json.dumps(body).encode()
+    head = f"authorization: Bearer sk-gate\r\ncontent-length: {len(sent)}"
+    with ModelServer({LABEL: engine}, key="sk-gate").listen("127.0.0.1", 0) as server:
+        waiting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]
+        for one in waiting:
+            one.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n".encode())
+            one.sendall(sent)
+        until(lambda: engine.asked == len(waiting))
+        assert network.reads.wait(60)
+        for one in waiting:
+            one.close()
+        until(lambda: not server.clients)
+        network.may_read.set()
+        with openai.OpenAI(
+            base_url=f"http://127.0.0.1:{server.port}/v1", api_key="sk-gate", max_retries=0
+        ) as client:
+            assert ask(client).choices[0].message.content
+        engine.stop()
+    assert len(network.prompts) == 2
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_versions_are_listed_and_others_are_not_there(client: openai.OpenAI) -> None:

@@ -166,7 +166,7 @@ def _read(path: Path) -> TrialState:
             for name, one in value["comparisons"].items()
         }
         return TrialState(**value)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise ConfigurationError(
             f"{path}: cannot be read as a trial ({type(error).__name__}); restore it, or remove it "
             "and end the canary by hand (`headrace train end-trial`)"

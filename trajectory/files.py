@@ -109,6 +109,33 @@ def read_file(path: Path) -> bytes:
         os.close(descriptor)
 
 
+def read_object(path: Path, remedy: str) -> dict[str, Any]:
+    """Return the JSON object that a file of an installation holds.
+
+    Args:
+        path: of the file.
+        remedy: what a person does where the file is damaged.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ConfigurationError: it cannot be read, or holds something else.
+    """
+    try:
+        value = json.loads(read_file(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged_file(path, error, remedy) from None
+    if not isinstance(value, dict):
+        raise damaged_file(path, TypeError(), remedy)
+    return value
+
+
+def damaged_file(path: Path, error: Exception, remedy: str) -> ConfigurationError:
+    """Return the error of a file that cannot be read as what it is; its text holds nothing of the file."""
+    return ConfigurationError(f"{path}: cannot be read ({type(error).__name__}); {remedy}")
+
+
 def append_line(path: Path, line: str, mode: int = OWNER_ONLY) -> None:
     """Append a line; it is on disk when this returns, and a line that a crash cut off stays alone."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, mode)

@@ -14,6 +14,7 @@ from governance.near.texts import MessageText, answer_text, conversation_text
 from governance.passes.calls import RedactedCall
 from governance.policy.dedup import NearDuplicates
 from trajectory.errors import IntegrityError
+from trajectory.files import make_folders, replace_file
 
 COMPARED_ROLES = ("agent", "auxiliary")
 """Attempts that were given up and compactions stand for nothing, or for others."""
@@ -172,11 +173,9 @@ def near_step(one: RedactedCall) -> NearStep | None:
 
 
 def _write_note(folder: Path, spec: NearDuplicates, decided_at: datetime) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(folder, 0o700)
     said = {"policy": spec.model_dump(mode="json"), "decided_at": decided_at.isoformat()}
-    scratch = folder / f"{_NOTE}.part"
-    scratch.write_text(json.dumps(said), encoding="utf-8")
-    scratch.replace(folder / _NOTE)
+    replace_file(folder / _NOTE, json.dumps(said).encode())
 
 
 def _read_note(folder: Path) -> tuple[NearDuplicates, datetime]:

@@ -19,6 +19,7 @@ from governance.near.features import Features, NearDocument
 from governance.near.minhash import BandKeys, Signatures, band_keys
 from governance.near.shingles import Shingles
 from trajectory.errors import IntegrityError
+from trajectory.files import make_folders
 from trajectory.sqlite_file import begin_log, transaction
 
 _FILE = "near.sqlite"
@@ -65,7 +66,7 @@ class NearStore:
         self._folder = folder
         where = ":memory:"
         if folder is not None:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(folder, 0o700)
             if any(not path.name.startswith(_FILE) for path in folder.iterdir()):
                 raise self._unusable("an earlier version made it")
             where = str(folder / _FILE)
@@ -76,7 +77,7 @@ class NearStore:
             weakref.finalize(self, self._database.close)
             begin_log(self._database, _WAIT_SECONDS)
             for pragma in (
-                "synchronous = NORMAL",
+                "synchronous = FULL",  # the register's note says that it lasts
                 "secure_delete = ON",
                 "temp_store = MEMORY",
             ):

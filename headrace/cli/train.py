@@ -205,15 +205,14 @@ def show(
 ) -> None:
     """Show a run: its manifest and its curves."""
     from train.runs.curves import curve, draw, read_metrics
+    from trajectory.files import read_object
 
     running = AppContext.of(context)
     folder = running.home.runs / run_id
     if not (folder / "manifest.json").is_file():
         known = ", ".join(sorted(path.name for path in running.home.runs.glob("*"))) or "none"
         raise ConfigurationError(f"no run {run_id!r}; there are: {known}.")
-    import json
-
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest = read_object(folder / "manifest.json", "restore it")
     metrics = read_metrics(folder / "metrics.jsonl")
     if as_json:
         print_json({"manifest": manifest, "metrics": metrics})

@@ -19,7 +19,14 @@ from headrace.schedule.runner import CommandOutcome, InheritingCommands, Night, 
 from train.recipes.settings import load_or_shipped
 from train.runs.hardware import free_gpus
 from train.schedule import DueNight, Schedule, SkippedNights, due, unmet
-from trajectory.files import append_line, locked, read_json_lines, replace_file
+from trajectory.files import (
+    append_line,
+    damaged_file,
+    locked,
+    read_file,
+    read_json_lines,
+    replace_file,
+)
 
 _LOOK_SECONDS = 20.0
 
@@ -37,11 +44,12 @@ class NightHistory:
         return self.folder / f"{self.name}.jsonl"
 
     def nights(self) -> list[dict[str, Any]]:
-        """Return what is known of each night, oldest first; a line cut off by a crash is left out."""
+        """Return what is known of each night, oldest first; a line that tells of none is left out."""
         found: dict[str | int, dict[str, Any]] = {}
         for number, entry in enumerate(read_json_lines(self.path)):
-            # How a night ended stands in a later line than that it began.
-            found[entry.get("night", number)] = entry
+            if _is_night(entry):
+                # How a night ended stands in a later line than that it began.
+                found[entry.get("night", number)] = entry
         return list(found.values())
 
     def broken_off(self) -> dict[str, Any] | None:
@@ -66,9 +74,19 @@ class NightHistory:
         return now
 
     def learned_items(self) -> frozenset[str]:
-        """Return the items that earlier nights learned from."""
+        """Return the items that earlier nights learned from.
+
+        Raises:
+            ConfigurationError: the file is damaged.
+        """
         path = self.folder / f"{self.name}.items"
-        return frozenset(path.read_text().split()) if path.is_file() else frozenset()
+        try:
+            return frozenset(read_file(path).decode("ascii").split())
+        except FileNotFoundError:
+            return frozenset()
+        except UnicodeDecodeError as error:
+            remedy = "restore it, or remove it: then every item counts as new"
+            raise damaged_file(path, error, remedy) from None
 
     def remember_items(self, items: Sequence[str]) -> None:
         """Keep the ids of what was learned from; ids are hashes and hold no content."""
@@ -203,6 +221,15 @@ class Scheduler:
         """Hold the model's lock; gives its descriptor, or None when another night has it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return locked(self._folder / f"{schedule.spec.model}.lock", wait=wait)
+
+
+def _is_night(entry: Mapping[str, Any]) -> bool:
+    """Tell whether a line of a diary says when a night was due, and what came of it."""
+    try:
+        due = datetime.fromisoformat(entry["due"])
+    except (KeyError, TypeError, ValueError):  # a crash or a full disk damaged it
+        return False
+    return due.tzinfo is not None and isinstance(entry.get("outcome"), str)
 
 
 def _gpus_needed(schedule: Schedule) -> int:

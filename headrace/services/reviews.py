@@ -6,6 +6,7 @@ keyed hash of it stands for the rater, so that two raters can be told apart.
 
 import json
 import threading
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -16,7 +17,7 @@ from headrace.app.installation import gateway_config
 from proxy.clients.keys import KeyRegistry
 from train.substrate.content import CORRECTION
 from trajectory.errors import ConfigurationError, WorkError
-from trajectory.files import replace_file
+from trajectory.files import read_object, replace_file
 
 _KEYS = threading.Lock()
 
@@ -93,10 +94,13 @@ def _key(app: AppContext, registry: KeyRegistry, tenant: str) -> str:
     """
     path = app.home.secrets / "console-keys.json"
     with _KEYS:
-        kept: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
-        known = registry.authenticate(kept[tenant]) if tenant in kept else None
+        kept: dict[str, str] = {}
+        with suppress(FileNotFoundError, ConfigurationError):  # damaged: keys are made anew
+            kept = read_object(path, "remove it")
+        mine = str(kept.get(tenant))
+        known = registry.authenticate(mine)
         if known is not None and known.purposes == OWN_PURPOSES:
-            return kept[tenant]
+            return mine
         made = registry.create(tenant_id=tenant, app_id="console", purposes=OWN_PURPOSES).secret
         replace_file(path, json.dumps({**kept, tenant: made}).encode())
     return made

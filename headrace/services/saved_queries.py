@@ -11,8 +11,9 @@ from headrace.app.context import AppContext
 from proxy.clients.keys import ALL_TENANTS
 from trajectory.documents.document import NAME_PATTERN
 from trajectory.errors import ConfigurationError
-from trajectory.files import locked, read_file, replace_file
+from trajectory.files import damaged_file, locked, read_object, replace_file
 
+_REMEDY = "restore it, or remove it and save the queries again"
 _LONGEST = 20_000
 _MOST = 500
 """Queries of one tenant's data."""
@@ -40,7 +41,11 @@ class SavedQueries:
         self._path: Path = app.home.state / "saved-queries.json"
 
     def list(self, tenant: str = ALL_TENANTS) -> list[SavedQuery]:
-        """Return the queries of a tenant's data, by name; ``*`` is what was kept of every tenant's."""
+        """Return the queries of a tenant's data, by name; ``*`` is what was kept of every tenant's.
+
+        Raises:
+            ConfigurationError: the file is damaged.
+        """
         return [one for _, one in sorted(self._load().get(tenant, {}).items())]
 
     def get(self, name: str, tenant: str = ALL_TENANTS) -> SavedQuery:
@@ -115,10 +120,12 @@ class SavedQueries:
 
     def _load(self) -> _Queries:
         try:
-            said = json.loads(read_file(self._path))
+            said = read_object(self._path, _REMEDY)
+            return {
+                tenant: {one["name"]: SavedQuery(**one) for one in there}
+                for tenant, there in said.items()
+            }
         except FileNotFoundError:
             return {}
-        return {
-            tenant: {one["name"]: SavedQuery(**one) for one in there}
-            for tenant, there in said.items()
-        }
+        except (TypeError, KeyError) as error:
+            raise damaged_file(self._path, error, _REMEDY) from None

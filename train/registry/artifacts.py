@@ -24,7 +24,7 @@ from train.substrate.source import LearningSource
 from trajectory.artifact import Artifact, ArtifactSpec
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, read_file, replace_file
+from trajectory.files import READABLE, damaged_file, read_file, replace_file
 
 CONTENT = "artifact.json"
 _WHOLE = ""
@@ -54,8 +54,12 @@ class ArtifactVersion(RegisteredVersion):
     @property
     def content(self) -> ArtifactSpec | None:
         """What it says; None where an erasure took all of it."""
-        value = json.loads(read_file(self.path / CONTENT))
-        return None if value is None else ArtifactSpec.model_validate(value)
+        try:
+            value = json.loads(read_file(self.path / CONTENT))
+            return None if value is None else ArtifactSpec.model_validate(value)
+        except (OSError, ValueError, RecursionError) as error:
+            remedy = "restore it, or remove that version's folder"
+            raise damaged_file(self.path / CONTENT, error, remedy) from None
 
     @property
     def evidence(self) -> list[str]:

@@ -4,7 +4,6 @@
 number that no version of the name had before. What serves stands beside them (:mod:`train.registry.registry`).
 """
 
-import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -19,15 +18,17 @@ from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 from trajectory.files import (
     READABLE,
+    damaged_file,
     delete_leftovers,
     locked,
     make_folders,
-    read_file,
+    read_object,
     replace_file,
     sync_files,
     sync_folder,
 )
 
+_TORN = "restore it, or remove that version's folder"
 _INCOMING = ".incoming"
 """The folder of a version that is being made."""
 
@@ -96,17 +97,15 @@ class VersionFolders[V: RegisteredVersion](ABC):
         """
         folder = self._root / _plain(name) / _plain(version)
         try:
-            manifest = json.loads(read_file(folder / "manifest.json"))
-        except ValueError:
-            raise ConfigurationError(
-                f"{folder / 'manifest.json'} is torn; restore it, or remove that version's folder"
-            ) from None
+            manifest = read_object(folder / "manifest.json", _TORN)
         except OSError:
             known = versions_in(self._root / name) if name in self.names() else []
             raise ConfigurationError(
                 f"no version {version!r} of {self.kind} {name!r}; "
                 f"there are {', '.join(known) or 'none'} (`{self.command}`)"
             ) from None
+        if (manifest.get("name"), manifest.get("version")) != (name, version):
+            raise damaged_file(folder / "manifest.json", ValueError(), _TORN)
         status = self._status(name, version, manifest)
         return self._made(name, version, folder, status, manifest)
 

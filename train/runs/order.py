@@ -1,6 +1,5 @@
 """What a run began with, so that it goes on with the same and nothing else."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
+from trajectory.files import damaged_file, read_object
 
 LAST = "last"
 """Instead of a run's id: the newest run that began with the same."""
@@ -43,9 +43,14 @@ class RunOrder:
             )
         ended = runs / run_id / MANIFEST
         if ended.is_file():
-            made = json.loads(ended.read_bytes())["model"]
+            made = read_object(ended, "restore it").get("model")
             raise ConfigurationError(f"run {run_id} has ended: it made {made}; start a new one")
-        return cls(**json.loads((runs / run_id / ORDER).read_bytes()))
+        path, remedy = runs / run_id / ORDER, "restore it, or start a new run"
+        said = read_object(path, remedy)
+        try:
+            return cls(**said)
+        except TypeError as error:
+            raise damaged_file(path, error, remedy) from None
 
     def interrupted(self, runs: Path, resume: str | None) -> str | None:
         """Return the run to go on with: the named one, or for :data:`LAST` the newest that began so.

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from governance.governor import Governor
+from governance.near.register import NearRegister, NearStep
 from governance.policy import PolicyBundle
+from governance.policy.dedup import NearDuplicates
 from governance.policy.quality import QualitySpec
 from governance.quality import RowGate
 from governance.records import GovernedBatch
@@ -25,6 +27,7 @@ from tests.governance.factories import (
     system,
     user,
 )
+from tests.lakehouse.power import Power
 from trajectory.assembly.result import PlacedCall, PlacedLink
 from trajectory.message import Message
 
@@ -168,6 +171,19 @@ def test_when_the_gate_holds_the_better_one_the_other_stands_in(policy: PolicyBu
     batch = lake.add(held, lamps(2, "!"))
     assert stored(batch) == ["step2"]
     assert [row.step_id for row in batch.quarantine] == ["step1"]
+
+
+def test_what_the_register_says_of_itself_outlasts_a_power_cut(tmp_path: Path) -> None:
+    """The note would name steps that nothing is compared with any more."""
+    root = tmp_path / "near"
+    root.mkdir()
+    with Power(root) as power:
+        register = NearRegister(NearDuplicates(), root / "one")
+        register.find([NearStep("acme", "app", "step", ("t",), NOW, "What do lamps cost?", "480.")])
+        register.keep({"step"}, NOW)
+    power.cut()
+    assert NearRegister.reopen(root / "one").seen == NOW
+    assert any(path.is_dir() for path in (root / "one").iterdir()), "the tenant's index"
 
 
 def test_what_was_erased_meanwhile_stands_for_nothing(policy: PolicyBundle) -> None:

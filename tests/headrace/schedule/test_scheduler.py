@@ -9,10 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.app.home import Home
 from headrace.schedule.runner import CommandOutcome
 from headrace.schedule.scheduler import NightHistory, Scheduler
 from tests.headrace.schedule.test_runner import BUILT, planned, schedule, trained
+from trajectory.errors import ConfigurationError
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -159,6 +162,28 @@ def test_a_diary_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     assert diary.looked_after(NOON + timedelta(days=1)) == NOON
     diary.write({"due": NOON.isoformat(), "outcome": "refused"})
     assert [night["outcome"] for night in diary.nights()] == ["trained", "refused"]
+
+
+@pytest.mark.parametrize(
+    "line", ["{}", '{"due": 5, "outcome": "trained"}', '{"due": "2026-11-01", "outcome": "trained"}',
+             '{"due": "2026-11-01T02:00:00+00:00"}', "5", "null"],
+)  # fmt: skip
+def test_a_line_that_tells_of_no_night_is_left_out(tmp_path: Path, line: str) -> None:
+    diary = NightHistory(tmp_path, "nightly")
+    diary.write({"due": NOON.isoformat(), "outcome": "trained"})
+    with diary.path.open("a") as file:
+        file.write(line + "\n")
+    assert [night["outcome"] for night in diary.nights()] == ["trained"]
+    assert diary.looked_after(NOON + timedelta(days=1)) == NOON
+    assert diary.broken_off() is None
+
+
+def test_a_damaged_list_of_items_is_named(tmp_path: Path) -> None:
+    diary = NightHistory(tmp_path, "nightly")
+    diary.remember_items(["b2:one"])
+    (tmp_path / "nightly.items").write_bytes(b"b2:one\xff\xfe")
+    with pytest.raises(ConfigurationError, match=r"nightly\.items: cannot be read .*counts as new"):
+        diary.learned_items()
 
 
 def test_a_schedule_waits_for_anothers_night_and_is_not_missed(tmp_path: Path) -> None:

@@ -94,6 +94,16 @@ def test_a_key_that_grants_nothing_is_replaced(home: Path) -> None:
     assert "train_sft" in kept.purposes
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"acme": 5}', '{"acme": null}'])
+def test_damaged_keys_of_the_console_are_made_anew(home: Path, content: str) -> None:
+    running = AppContext(home, debug=False)
+    path = running.home.create().secrets / "console-keys.json"
+    replace_file(path, content.encode())
+    give_feedback(running, "acme", [{"trajectory_id": "t00001", "name": "success", "value": 1.0}])
+    made = json.loads(path.read_bytes())["acme"]
+    assert KeyRegistry.load(running.home.client_keys).authenticate(made) is not None
+
+
 QUEUE = """\
 apiVersion: headrace/v1
 kind: ReviewQueue

@@ -38,6 +38,17 @@ def test_a_query_is_kept_for_its_tenants_data_until_it_is_forgotten(app: AppCont
     assert "select" not in (app.home.audit / "audit.jsonl").read_text()
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"*": 5}', '{"*": [{"name": "one"}]}'])
+def test_a_damaged_file_is_named_and_stays(app: AppContext, content: str) -> None:
+    path = app.home.state / "saved-queries.json"
+    path.write_text(content)
+    kept = SavedQueries(app)
+    for ask in (kept.list, lambda: kept.save("mine", "SELECT 1", who="ann")):
+        with pytest.raises(ConfigurationError, match=r"saved-queries\.json: cannot be read"):
+            ask()
+    assert path.read_text() == content
+
+
 def test_without_an_audit_entry_nothing_is_saved_or_forgotten(app: AppContext) -> None:
     SavedQueries(app).save("spend", "select 1", who="tina")
     log = app.home.audit / "audit.jsonl"

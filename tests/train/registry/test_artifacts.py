@@ -279,6 +279,18 @@ def test_a_version_that_no_row_tells_of_is_told_of_later(lake: Lake, tmp_path: P
         assert rows == [{"version": "0001", "status": "candidate"}]
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"memory": 5}'])
+def test_damaged_content_is_named(registry: ArtifactRegistry, content: str) -> None:
+    one = registry.register(document(**facts(a=[])), actor="ann")
+    (one.path / "artifact.json").write_text(content)
+    for ask in (
+        lambda: one.content,
+        lambda: registry.promote(one.name, one.version, actor="ann"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"artifact\.json: cannot be read .*restore"):
+            ask()
+
+
 def test_an_erasure_waits_for_what_is_being_registered(
     registry: ArtifactRegistry, lake: Lake, tmp_path: Path
 ) -> None:

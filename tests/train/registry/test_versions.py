@@ -407,6 +407,19 @@ def test_a_pointer_that_is_none_is_named_and_can_be_put_right(tmp_path: Path, co
     assert registry.promote("shop", "0001", actor="ann").status == "live"
 
 
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", "null", "\\x00", '{"name": "other"}'])
+def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: str) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    registered(registry, tmp_path, b"one")
+    (tmp_path / "models" / "shop" / "0001" / "manifest.json").write_text(content)
+    for ask in (
+        lambda: registry.versions("shop"),
+        lambda: registry.promote("shop", "0001", actor="ann"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"manifest\.json: cannot be read .*restore"):
+            ask()
+
+
 def test_what_serves_can_be_changed_after_its_folder_was_removed(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path / "models")
     for weights in (b"one", b"two", b"three"):

@@ -5,7 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from governance.consent import ConsentLookup, ConsentRequest, ConsentVerdict, judge_consent
@@ -162,9 +162,10 @@ def _time(value: JsonValue) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError:
+        # What UTC's calendar lacks, no reader of the lake could show.
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo is not None else None
 
 
 class FeedbackJudge:

@@ -66,7 +66,27 @@ def show(
     *,
     process: "subprocess.Popen[bytes] | None" = None,
 ) -> int:
-    """Run a query; print or write its rows and return how many they are."""
+    """Run a query; print or write its rows and return how many they are.
+
+    Raises:
+        ConfigurationError: a time of its result is beyond what the format can show.
+    """
+    try:
+        return _shown(runner, query, chosen, output, process=process)
+    except OverflowError:
+        raise ConfigurationError(
+            "the result has a time outside the years 1 to 9999: cast it to VARCHAR, or give --format csv"
+        ) from None
+
+
+def _shown(
+    runner: QueryRunner,
+    query: str,
+    chosen: str,
+    output: Path | None,
+    *,
+    process: "subprocess.Popen[bytes] | None",
+) -> int:
     if chosen == "table":
         with runner.result(query, rows=_SCREEN_ROWS, process=process) as result:
             rows = [row for batch in result for row in batch.to_pylist()]

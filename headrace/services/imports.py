@@ -82,7 +82,10 @@ def import_documents(
     for path in paths:
         for where, document in read_documents(path):
             report.documents += 1
-            read += form.read(document, where)
+            try:
+                read += form.read(document, where)
+            except OverflowError:  # JSON has whole numbers of any length
+                raise FormError(f"{where}: a number is too large") from None
     for trajectory in read:
         report.trajectories += 1
         report.steps += len(trajectory.steps)

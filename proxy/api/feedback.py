@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from proxy.request_json import parsed
 from trajectory.canonical import JsonObject, JsonValue, content_hash
@@ -155,4 +155,10 @@ def _time(text: str, index: int) -> str:
         raise FeedbackError(
             f"item {index}: observed_at needs a time zone, like 2026-01-31T12:00:00Z"
         )
+    try:
+        when.astimezone(UTC)
+    except OverflowError:  # no reader of the lake could show it
+        raise FeedbackError(
+            f"item {index}: observed_at lies outside the years 1 to 9999 of UTC"
+        ) from None
     return when.isoformat()

@@ -200,6 +200,8 @@ def _moment(value: JsonValue) -> str | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC).isoformat()
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if moment is not None and moment.tzinfo is not None:
+            moment.astimezone(UTC)  # UTC's calendar may lack it
     except (ValueError, OverflowError, OSError):
         return None
     return moment.isoformat() if moment is not None and moment.tzinfo is not None else None

@@ -358,6 +358,10 @@ def test_wrong_sql_and_unknown_formats_are_usage_errors(
 ) -> None:
     assert "nosuch" in complaint(capsys, "sql", "select * from nosuch", code=2)
     assert "jsonl" in complaint(capsys, "sql", "select 1", "--format", "xml", code=2)
+    far = "select TIMESTAMPTZ '20000-01-01 00:00:00+00' AS t"
+    for chosen in ("table", "json", "jsonl"):
+        assert "to 9999" in complaint(capsys, "sql", far, "--format", chosen, code=2)
+    assert "20000-01-01" in printed(capsys, "sql", far, "--format", "csv")
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["a home that is not there", "one made before"])

@@ -129,6 +129,14 @@ def test_the_commands(
     assert '"$defs"' in capsys.readouterr().out
 
 
+def test_a_number_that_is_too_large_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    said = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
+    path.write_text(json.dumps({**said, "reward": 10**400}), encoding="utf-8")
+    with pytest.raises(FormError, match=r"rows\.jsonl: a number is too large"):
+        import_documents([path], form=find_format("trl-conversational"), client=CLIENT, spool=None)
+
+
 def test_a_wrong_document_stops_the_whole_import(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(json.dumps(DOCUMENT), encoding="utf-8")

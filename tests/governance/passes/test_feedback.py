@@ -1,5 +1,7 @@
 """Feedback's texts are prose of people: names in them leave, whatever the field is called."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from governance.redact import build_redactor
@@ -17,3 +19,16 @@ def test_people_named_in_feedback_are_redacted(field: str, said: str) -> None:
     text = getattr(signal, field)
     assert "<PERSON" in text
     assert not any(part in text for part in person.split())
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "soon"])
+def test_a_time_that_nobody_could_read_again_counts_as_none(at: str) -> None:
+    said = feedback(label="good", observed_at=at)
+    (signal,) = governor(bundle()).judge(assembly(placed(call(1)), feedback=[said])).signals
+    assert signal.observed_at == said.feedback.received_at
+
+
+def test_a_time_is_kept_as_utc() -> None:
+    said = feedback(label="good", observed_at="2026-01-31T12:00:00+02:00")
+    (signal,) = governor(bundle()).judge(assembly(placed(call(1)), feedback=[said])).signals
+    assert signal.observed_at == datetime(2026, 1, 31, 10, tzinfo=UTC)

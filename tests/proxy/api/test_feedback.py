@@ -52,6 +52,8 @@ def test_every_target_is_taken() -> None:
         ({"source_kind": "gut"}, "source_kind must be one of"),
         ({"observed_at": "yesterday"}, "ISO 8601"),
         ({"observed_at": "2026-01-01T00:00:00"}, "time zone"),
+        ({"observed_at": "9999-12-31T23:59:59-14:00"}, "years 1 to 9999"),
+        ({"observed_at": "0001-01-01T00:00:00+14:00"}, "years 1 to 9999"),
         ({"is_gold": 1}, "is_gold"),
         ({"vlaue": 1}, "'vlaue' is not a known field"),
         ({"response_id": 5}, "response_id must be a string"),

@@ -186,6 +186,13 @@ def test_what_no_rule_fits_or_names_nobody_has_no_effect(
     assert counted(gateway)[sender, outcome] == before + 1
 
 
+def test_a_time_that_utc_lacks_is_left_out(gateway: GatewayProcess) -> None:
+    event = golden("github_check_run")
+    check = {**event["check_run"], "completed_at": "9999-12-31T23:59:59-14:00"}
+    answer = send(gateway, "github", {**event, "check_run": check})
+    assert (answer.status_code, answer.json()) == (200, {"accepted": 1})
+
+
 def test_slacks_question_is_answered(gateway: GatewayProcess) -> None:
     event = {"token": "x", "challenge": "3eZbrw1a", "type": "url_verification"}
     assert send(gateway, "slack", event).json() == {"challenge": "3eZbrw1a"}

@@ -5,13 +5,17 @@ tenant for each seed. Agents work at fresh orders, and many quote by the wrong p
 On another day customers correct wrong quotes, the agents quote again, and the verifier judges how each session
 ended. Governance fills the lake, ``headrace artifact propose`` draws facts from it, and what passes its
 inspection goes live. Then agents work at the same fresh orders again.
+
+A chat model without tools is asked within how many days things arrive, which nobody can guess
+(``benchmarks/delivery_questions.py``); the rest is the same.
 """
 
 import asyncio
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,24 +67,57 @@ def shop_name(seed: int) -> str:
     return f"shop-{seed}"
 
 
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What agents did in a shop."""
+
+    sessions: list[TaskResult]
+    calls: int
+    """Of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What agents are to do in a shop."""
+
+    shop: Shop
+    gateway: str
+    tools: str
+    """Address of the MCP server."""
+    sessions: int
+    corrects: bool
+    """Customers correct what is wrong, and the verifier judges; else the work is fresh, and they do not."""
+
+    @property
+    def base_url(self) -> str:
+        """Of the shop's route."""
+        return f"{self.gateway}/{shop_name(self.shop.seed)}/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """Who works in the shops, and the model behind them."""
+
+    serve: Callable[[Stage, Path], AbstractContextManager[None]]
+    """Serves the model of a folder at the stage's port of the provider."""
+    work: Callable[[Day], Worked]
+
+
 class Town:
     """One gateway with its governance, the model that never changes, and the shops' agents."""
 
-    def __init__(self, stage: Stage, model: Path, seeds: Sequence[int]) -> None:
+    def __init__(self, stage: Stage, seeds: Sequence[int], agents: Agents) -> None:
         """Start everything and create the shops' keys."""
-        self._stage, self._ports = stage, stage.ports
+        self._stage, self._ports, self._work = stage, stage.ports, agents.work
         self._house = Installation(stage, stage.ports, seed=0)
         (stage.home / "logs").mkdir(parents=True)
         _write_settings(stage, seeds)
         ports = stage.ports
         programs = {
-            "provider": ["examples.practice.provider", "--port", str(ports.provider)],
             "tools": ["examples.practice.tools", "--port", str(ports.tools)],
             "up": ["headrace", "--home", str(stage.home), "up"],
         }
-        programs["provider"] += ["--model", str(model)]
         ready = {
-            "provider": f"http://127.0.0.1:{ports.provider}/v1/models",
             "tools": f"http://127.0.0.1:{ports.tools}/mcp",
             "up": f"{self._gateway}/headrace/v1/health",
         }
@@ -98,38 +135,12 @@ class Town:
         created = self._stage.headrace_json("keys", "create", *whose, "--purpose", "evolve")
         return str(created["key"])
 
-    def tried(self, shop: Shop, orders: int) -> list[TaskResult]:
-        """Let agents work at fresh orders; customers take what they are told."""
-        return self._work(shop, split="fresh", sessions=orders)
-
-    def corrected(self, shop: Shop, sessions: int) -> list[TaskResult]:
-        """Let agents work on a day on which customers correct what is wrong."""
-        key = {"feedback_url": self._gateway, "feedback_key": shop.key}
-        return self._work(shop, split="train", sessions=sessions, corrects=True, **key)
-
-    def _work(self, shop: Shop, **plan: Any) -> list[TaskResult]:
-        report = asyncio.run(
-            run_fleet(
-                Plan(
-                    client="openai-chat",
-                    tools_url=f"http://127.0.0.1:{self._ports.tools}/mcp",
-                    seed=shop.seed,
-                    nameless=True,
-                    seeded=True,
-                    base_url=f"{self._gateway}/{shop_name(shop.seed)}/v1",
-                    api_key=shop.key,
-                    direct=True,
-                    **plan,
-                )
-            )
-        )
-        self._house.sent += report.requests["model"]
-        return [
-            TaskResult(
-                one.task.task_id, one.attempt, one.success, float(one.success), one.task.slice
-            )
-            for one in report.sessions
-        ]
+    def sessions(self, shop: Shop, count: int, *, corrects: bool = False) -> list[TaskResult]:
+        """Let agents work; with ``corrects`` on a day on which customers correct what is wrong."""
+        tools = f"http://127.0.0.1:{self._ports.tools}/mcp"
+        worked = self._work(Day(shop, self._gateway, tools, count, corrects))
+        self._house.sent += worked.calls
+        return worked.sessions
 
     def govern(self) -> None:
         """Wait until what was captured is governed."""
@@ -158,7 +169,6 @@ class Town:
 
 
 def _write_settings(stage: Stage, seeds: Sequence[int]) -> None:
-    os.environ.setdefault(KEY_VARIABLE, "practice-" + secrets.token_hex(16))
     ports = stage.ports
     routes = [
         {
@@ -174,16 +184,62 @@ def _write_settings(stage: Stage, seeds: Sequence[int]) -> None:
     (stage.home / "headrace.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
 
 
-def artifact_gains(model: Path, home: Path, seeds: Sequence[int], size: Size) -> dict[str, Any]:
-    """Return success before and after one cycle, over all orders and for each seed."""
-    with Stage(home, Ports()) as stage:
-        town = Town(stage, model, seeds)
-        before = {shop.seed: town.tried(shop, size.orders) for shop in town.shops}
+def quote(day: Day) -> Worked:
+    """Let agents quote prices by the tool; customers correct the price list."""
+    report = asyncio.run(
+        run_fleet(
+            Plan(
+                client="openai-chat",
+                tools_url=day.tools,
+                sessions=day.sessions,
+                seed=day.shop.seed,
+                split="train" if day.corrects else "fresh",
+                corrects=day.corrects,
+                nameless=True,
+                seeded=True,
+                base_url=day.base_url,
+                api_key=day.shop.key,
+                direct=True,
+                feedback_url=day.gateway if day.corrects else None,
+                feedback_key=day.shop.key if day.corrects else None,
+            )
+        )
+    )
+    sessions = [
+        TaskResult(one.task.task_id, one.attempt, one.success, float(one.success), one.task.slice)
+        for one in report.sessions
+    ]
+    return Worked(sessions, report.requests["model"])
+
+
+@contextmanager
+def serve_practice(stage: Stage, model: Path) -> Iterator[None]:
+    """Serve a practice model; the stage stops its program in the end."""
+    port = stage.ports.provider
+    command = ["-m", "examples.practice.provider", "--port", str(port), "--model", str(model)]
+    stage.start("provider", command, {})
+    ready = f"http://127.0.0.1:{port}/v1/models"
+    stage.wait_until_ready("provider", ready, seconds=_PATIENCE_SECONDS)
+    yield
+
+
+QUOTING = Agents(serve_practice, quote)
+"""Agents of the demo's shop, with its tool and the model that reads rules."""
+
+
+def artifact_gains(
+    model: Path, home: Path, seeds: Sequence[int], size: Size, agents: Agents = QUOTING
+) -> dict[str, Any]:
+    """Return success before and after one cycle, over all tasks and for each seed."""
+    os.environ.setdefault(KEY_VARIABLE, "practice-" + secrets.token_hex(16))
+    with Stage(home, Ports()) as stage, agents.serve(stage, model):
+        town = Town(stage, seeds, agents)
+        before = {shop.seed: town.sessions(shop, size.orders) for shop in town.shops}
         for shop in town.shops:
-            town.corrected(shop, size.day)
+            town.sessions(shop, size.day, corrects=True)
         town.govern()
         facts = [town.learn(shop) for shop in town.shops]
-        after = {shop.seed: town.tried(shop, size.orders) for shop in town.shops}
+        after = {shop.seed: town.sessions(shop, size.orders) for shop in town.shops}
     by_seed = [compare(before[seed], after[seed], _SETTINGS) for seed in seeds]
     first, last = ([one for tried in side.values() for one in tried] for side in (before, after))
     whole = compare(first, last, _SETTINGS)

@@ -5,6 +5,8 @@ Prints one JSON line:
 - ``gain``, ``gain_ci_low``: success after one cycle minus success before, at the same fresh orders, with
   unchanged weights, and the lower end of its interval of 95 % (``benchmarks/artifact_gains.py``). The model
   that reads rules is made first and kept in ``--work``. ``--quick`` leaves it out: null.
+- ``chat``: the same of a chat model that ``--chat-model`` names, at questions that only a fact answers
+  (``benchmarks/delivery_questions.py``).
 - ``gateway_cpu_overhead``: share of CPU by which a call costs more with a prompt's block, facts, a
   procedure and a patch than the same call on a route without them; median of turns in one process.
   The calls are of conversations that grow, as an agent's do.
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.artifact_gains import Size, artifact_gains
+from benchmarks.delivery_questions import ASKED
 from benchmarks.gateway_traffic import Channel, Variant, connect
 from benchmarks.gateway_variants import Upstream, start_headrace, start_upstream, wait_for
 from examples.practice.model import ensure_model
@@ -275,6 +278,9 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, default=ROOT / ".headrace" / "gains", help="keeps the model"
     )
+    parser.add_argument(
+        "--chat-model", type=Path, help="folder of a chat model; asked only if named"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch:
         home = Path(scratch)
@@ -288,6 +294,11 @@ def main() -> None:
         if not options.quick:
             model = ensure_model(options.work / "practice", progress=True, lesson=READING)
             found = artifact_gains(model, home / "gains", options.seeds, Size())
+        if options.chat_model is not None:
+            size = Size(orders=20, day=24)
+            found["chat"] = artifact_gains(
+                options.chat_model, home / "chat", options.seeds, size, ASKED
+            )
         result = {
             **found,
             **more,

@@ -84,6 +84,13 @@ def run(
         bool,
         typer.Option("--if-due", help="Run only if a night is due or was missed."),
     ] = False,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            help="Decide by the nights before this day (2026-05-31), as `headrace evolve run` does; "
+            "tomorrow's takes in the day that is under way."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run one night now, under the schedule's conditions.
@@ -96,10 +103,15 @@ def run(
 
     running = AppContext.of(context)
     schedule = load_schedule(file)
+    if as_of is not None and (if_due or schedule.spec.evolution is None):
+        raise ConfigurationError(
+            "--as-of is for a night now of a schedule that names spec.evolution: without that "
+            "there is no decision, and what is due has a day of its own"
+        )
     scheduler = _scheduler(running, [schedule])
     sweep(running.lake, running.home.runs)
     with interruptible():
-        night = scheduler.look(schedule) if if_due else scheduler.run(schedule)
+        night = scheduler.look(schedule) if if_due else scheduler.run(schedule, as_of=as_of)
     if night is None:
         note("no night is due")
         return

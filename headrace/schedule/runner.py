@@ -88,6 +88,7 @@ def run_night(
     run: Commands,
     *,
     known_items: frozenset[str] = frozenset(),
+    as_of: str | None = None,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Night:
@@ -97,10 +98,11 @@ def run_night(
         schedule: what to do.
         run: runs the commands.
         known_items: items that earlier nights learned from.
+        as_of: the decision looks at the nights before this day; None for the day of the newest step.
         clock: monotonic seconds.
         pause: waits between tries.
     """
-    return _NightRun(schedule, run, known_items, clock, pause).whole()
+    return _NightRun(schedule, run, known_items, as_of, clock, pause).whole()
 
 
 class _NightRun:
@@ -111,12 +113,14 @@ class _NightRun:
         schedule: Schedule,
         run: Commands,
         known_items: frozenset[str],
+        as_of: str | None,
         clock: Callable[[], float],
         pause: Callable[[float], None],
     ) -> None:
         self._spec = schedule.spec
         self._run = run
         self._known = known_items
+        self._as_of = as_of
         self._clock = clock
         self._pause = pause
         self._decision: str | None = None
@@ -150,7 +154,8 @@ class _NightRun:
         """Ask the control plane, where the schedule names a policy; None when there is to be training."""
         if self._spec.evolution is None:
             return None
-        done = self._try(["evolve", "run", str(self._spec.evolution)])
+        moment = [] if self._as_of is None else ["--as-of", self._as_of]
+        done = self._try(["evolve", "run", str(self._spec.evolution), *moment])
         if done.code:
             return Night("failed", (f"evolve run: {done.error}",))
         decided, decision = done.output["decided"], done.output["decision_id"]

@@ -160,15 +160,25 @@ class Scheduler:
                 return None
             return self._keep(schedule, broken["due"], {"made_up_for": "1"}, lock)
 
-    def run(self, schedule: Schedule, night: DueNight | None = None) -> Night:
-        """Run a night now, whether or not one is due, under the schedule's conditions."""
+    def run(
+        self, schedule: Schedule, night: DueNight | None = None, *, as_of: str | None = None
+    ) -> Night:
+        """Run a night now, whether or not one is due, under the schedule's conditions.
+
+        Its decision looks at the nights before ``as_of``, by default before the day of the newest step.
+        """
         due = (night.at if night else self._now()).isoformat()
         more = {"made_up_for": str(night.missed)} if night is not None and night.late else {}
         with self._lock(schedule, wait=schedule.spec.overlap == "wait") as lock:
-            return self._keep(schedule, due, more, lock)
+            return self._keep(schedule, due, more, lock, as_of)
 
     def _keep(
-        self, schedule: Schedule, due: str, more: Mapping[str, str], lock: int | None
+        self,
+        schedule: Schedule,
+        due: str,
+        more: Mapping[str, str],
+        lock: int | None,
+        as_of: str | None = None,
     ) -> Night:
         """Run a night and write down that it begins and how it ends."""
         diary = self.diary(schedule)
@@ -179,7 +189,7 @@ class Scheduler:
         else:
             diary.write(entry | {"outcome": "begun"})
             try:
-                result = self._under_conditions(schedule, diary, lock)
+                result = self._under_conditions(schedule, diary, lock, as_of)
             except BaseException:
                 diary.write(entry | {"outcome": "interrupted", "ended": self._now().isoformat()})
                 raise
@@ -195,7 +205,9 @@ class Scheduler:
         """Return what a schedule did."""
         return NightHistory(self._folder, schedule.metadata.name)
 
-    def _under_conditions(self, schedule: Schedule, diary: NightHistory, lock: int) -> Night:
+    def _under_conditions(
+        self, schedule: Schedule, diary: NightHistory, lock: int, as_of: str | None
+    ) -> Night:
         missing = self._wait_for_conditions(schedule)
         if missing:
             return Night("skipped", missing)
@@ -204,7 +216,8 @@ class Scheduler:
             # What it starts holds the lock too: no night begins beside it when this process dies.
             return self._run(arguments, seconds, keep=(lock,))
 
-        return run_night(schedule, run, known_items=diary.learned_items(), pause=self._pause)
+        known = diary.learned_items()
+        return run_night(schedule, run, known_items=known, as_of=as_of, pause=self._pause)
 
     def _wait_for_conditions(self, schedule: Schedule) -> tuple[str, ...]:
         """Return what still does not hold when the waiting time is over."""

@@ -1,4 +1,4 @@
-"""A night answers its decision with an artefact on trial, and one that was killed in between does it once."""
+"""A night answers its decision with an artefact on trial, and once, also after a kill in between."""
 
 import json
 import subprocess
@@ -15,11 +15,8 @@ from headrace.cli import run
 from headrace.processes.supervisor import headrace_command
 from tests.evolve.proposers.shop import correction
 from tests.headrace.nights import written
-from tests.scenarios.test_interrupted_nights import children, keeper
 from tests.train.lakes import START
 from tests.train.scripts import lake_of_scripts
-from tests.trajectory.test_child_process import ended, until
-from trajectory.files import locked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -54,6 +51,17 @@ def told(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+def test_a_day_is_for_a_night_now_that_decides(
+    night: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = START.date() - timedelta(days=3)
+    found = told("schedule", "run", night, "--as-of", str(before))
+    assert found["outcome"] == "nothing", "the change began on that day"
+    assert run(["schedule", "run", night, "--as-of", str(before), "--if-due"]) == 2
+    assert "--as-of is for a night now" in capsys.readouterr().err
+    assert [row["as_of"][:10] for row in told("evolve", "history")] == [str(before)]
+
+
 def test_a_tenant_that_lacks_a_fact_gets_it_on_trial(night: str, tmp_path: Path) -> None:
     found = told("schedule", "run", night)
     assert (found["outcome"], found["artifacts"]) == ("proposed", ["birch-corrections@0001"])
@@ -70,26 +78,15 @@ def test_a_tenant_that_lacks_a_fact_gets_it_on_trial(night: str, tmp_path: Path)
     assert last["artifacts"] == "birch-corrections@0001"
 
 
-def test_a_night_that_was_killed_before_the_trial_begins_it_later_and_proposes_once(
+def test_what_a_night_registered_before_it_was_killed_goes_on_trial_once(
     night: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "trials").mkdir(mode=0o700)
-    with locked(tmp_path / "trials" / "lock", wait=True):
-        first = keeper(night)
-
-        def beginning() -> int | None:
-            found = children(first.pid).items()
-            return next((own for own, words in found if "begin" in words), None)
-
-        until(lambda: beginning() is not None or first.poll() is not None)
-        begins = beginning()
-        assert begins is not None, first.communicate()
-        first.kill()
-        first.communicate(timeout=60)
-        until(lambda: ended(begins))
-    assert told("trial", "list") == []
+    decision = told("evolve", "run", str(tmp_path / "evolution.yaml"))["decision_id"]
+    (drawn,) = told("artifact", "propose", decision, "--add")
+    assert (drawn["artifact"], told("trial", "list")) == ("birch-corrections@0001", [])
     found = told("schedule", "run", night)
     assert (found["outcome"], found["artifacts"]) == ("proposed", ["birch-corrections@0001"])
+    assert told("schedule", "run", night)["outcome"] == "nothing"
     assert len(told("artifact", "list")) == len(told("trial", "list")) == 1
 
 

@@ -342,6 +342,12 @@ def test_a_night_goes_on_only_with_the_newest_open_proposal(rows: list[dict[str,
     assert (night.outcome, night.reasons) == ("nothing", ("decision d3: nothing (the rule)",))
 
 
+def test_a_night_decides_by_the_day_that_it_is_told() -> None:
+    script = ScriptedCommands(run=[decided("rollback")])
+    run_night(asking(), script, as_of="2026-05-10", clock=lambda: script.now, pause=script.wait)
+    assert script.asked == ["evolve run night.yaml --as-of 2026-05-10"]
+
+
 def test_a_rollback_is_for_a_person() -> None:
     script = ScriptedCommands(run=[decided("rollback")])
     night = script.run(asking())

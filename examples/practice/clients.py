@@ -35,6 +35,8 @@ class Style:
     max_tokens: int = 256
     seed: int | None = None
     """Of what chat completions draw, turn by turn; None leaves it to the provider."""
+    session: str | None = None
+    """What the client calls its conversation, in a header; None: it names none."""
 
 
 def make_sdk(
@@ -100,6 +102,7 @@ class ChatConversation:
             "tools": openai_tools(tools),
             "max_completion_tokens": style.max_tokens,
             **_temperature(style),
+            **_session(style),
         }
 
     async def ask(self) -> Turn:
@@ -168,6 +171,7 @@ class ResponsesConversation:
             "max_output_tokens": style.max_tokens,
             "store": False,
             **_temperature(style),
+            **_session(style),
         }
 
     async def ask(self) -> Turn:
@@ -217,6 +221,7 @@ class MessagesConversation:
             "max_tokens": style.max_tokens,
             # The SDK no longer names sampling parameters; the API takes them all the same.
             "extra_body": _temperature(style),
+            **_session(style),
         }
 
     async def ask(self) -> Turn:
@@ -262,6 +267,10 @@ class MessagesConversation:
 
 def _temperature(style: Style) -> dict[str, float]:
     return {} if style.temperature is None else {"temperature": style.temperature}
+
+
+def _session(style: Style) -> dict[str, dict[str, str]]:
+    return {} if style.session is None else {"extra_headers": {"x-headrace-session": style.session}}
 
 
 def _broken() -> tuple[type[Exception], ...]:

@@ -24,8 +24,6 @@ from examples.practice.planted_values import generator
 from examples.practice.tasks import SPLITS, Task, make_task
 from examples.practice.verifier import post_rewards, reward, succeeded
 
-_REWARDS_PER_POST = 16
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -59,6 +57,9 @@ class Plan:
     """Share of the model's answers that a bad line loses between gateway and agent."""
     feedback_url: str | None = None
     feedback_key: str | None = field(default=None, repr=False)
+    rewards_per_post: int = 16
+    names_sessions: bool = False
+    """Clients say in a header which conversation a call is of: only such are drawn for a canary."""
     tools_key: str | None = field(default=None, repr=False)
     """Sent to the MCP server as a bearer token."""
     progress: bool = False
@@ -211,11 +212,13 @@ class _Fleet:
         style = Style(plan.model, draw.random() < plan.stream_share, plan.temperature)
         if plan.seeded:
             style = replace(style, seed=draw.randrange(2**31))
+        if plan.names_sessions:
+            style = replace(style, session=f"{task.task_id}-{attempt}")
         outcome = await self._solve(task, style)
         self._report.sessions.append(Session(task, attempt, outcome))
         if plan.feedback_url and outcome.response_id:
             self._rewards.append(reward(task.task_id, outcome.answer, outcome.response_id))
-            if len(self._rewards) >= _REWARDS_PER_POST:
+            if len(self._rewards) >= plan.rewards_per_post:
                 await self._post()
         if plan.progress and len(self._report.sessions) % 10 == 0:
             done = len(self._report.sessions)

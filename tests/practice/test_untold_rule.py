@@ -1,0 +1,93 @@
+"""A rule that nobody told: its logs are documents, people's acts are counted, and the ladder carries its facts."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from evolve.policy import load_evolution
+from examples.practice import untold_rule
+from examples.practice.reading import READING
+from examples.practice.stage import ROOT
+from examples.practice.story import Story
+from examples.practice.untold_rule import TOLD, UNTOLD, acts_of_people, former_session
+from examples.practice.verifier import SOURCE, VERSION
+from governance.records import AuditRecord
+from headrace.app.home import Home
+from tests.practice.demo_model import MAKING_SECONDS, demo_model
+from trajectory.assembly.signals import clues_of_message
+from trajectory.formats.headrace import import_document
+from trajectory.json_form import to_json
+
+DAY = datetime(2026, 11, 2, tzinfo=UTC)
+
+
+def entry(action: str, minutes: int = 1) -> AuditRecord:
+    at = DAY + timedelta(minutes=minutes)
+    return AuditRecord(minutes, at, "ann", action, "birch-corrections@0001", "{}", "b2:0", "b2:1")
+
+
+def test_what_a_night_and_the_ladder_write_is_no_act_of_a_person() -> None:
+    by_themselves = [
+        "evolution.decided", "content.read", "artifact.add", "trial.begun", "trial.moved",
+        "artifact.try_canary", "artifact.promote", "evolution.approved",
+    ]  # fmt: skip
+    entries = [entry(action) for action in by_themselves]
+    assert acts_of_people(entries, DAY, DAY + timedelta(hours=1)) == []
+
+
+@pytest.mark.parametrize("action", ["trial.approved", "artifact.rollback", "keys.created"])
+def test_whatever_else_stands_in_the_audit_log_a_person_did(action: str) -> None:
+    entries = [entry(action, 1), entry(action, 90), entry("trial.moved")]
+    assert acts_of_people(entries, DAY, DAY + timedelta(hours=1)) == entries[:1]
+
+
+def test_a_former_session_is_a_document_of_its_night() -> None:
+    made = former_session(3, UNTOLD, 7, DAY, "reading@one")
+    read = import_document(json.loads(json.dumps(to_json(made))))
+    assert read == made
+    assert made == former_session(3, UNTOLD, 7, DAY, "reading@one")
+    assert {step.model for step in made.steps} == {"reading@one"}
+    times = [datetime.fromisoformat(str(step.timestamp)) for step in made.steps]
+    assert times == sorted(times)
+    assert {time.date() for time in times} == {DAY.date()}
+    (judged,) = made.signals
+    assert (judged.source, judged.source_version) == (SOURCE, VERSION), "the same one judges today"
+
+
+def test_some_former_customers_corrected_too_so_that_who_finds_corrections_is_known() -> None:
+    texts = [
+        message
+        for step in former_session(3, UNTOLD, 90, DAY, "m").steps
+        for message in step.observed
+        if message.role == "user"
+    ]
+    assert [bool([*clues_of_message(one)]) for one in texts] == [False, True]
+
+
+def test_most_former_sessions_went_well() -> None:
+    judged = [former_session(3, TOLD[0], at, DAY, "m").signals[0].value for at in range(200)]
+    assert 0.88 < sum(value or 0 for value in judged) / len(judged) < 0.99
+
+
+def test_the_ladder_asks_nobody() -> None:
+    policy = load_evolution(ROOT / "examples" / "practice" / "evolution.yaml")
+    assert policy.spec.promotion.ladder.ask == ()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(MAKING_SECONDS + 1800)
+def test_a_night_finds_the_rule_and_its_facts_are_live_without_anybodys_act(
+    tmp_path: Path,
+) -> None:
+    model = demo_model(READING)
+    rule = untold_rule.tell(Story(as_json=True), tmp_path / "branch", model, seed=21)
+    assert rule.artifact == f"{UNTOLD}-corrections@0001"
+    assert rule.human_actions == 0
+    assert rule.gain_ci_low > 0.1
+    assert rule.success_after > rule.success_before + 0.2
+    (trial,) = Home(tmp_path / "branch").trials.glob("*.json")
+    state = json.loads(trial.read_text())
+    assert (state["rung"], state["outcome"], state["decision"]) == ("live", None, rule.decision)
+    assert state["comparisons"]["success"]["arms"][0][0] > 0, "sessions of the canary were judged"

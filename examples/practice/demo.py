@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from examples.practice import untold_rule
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
 from examples.practice.evaluate import CACHE_VARIABLE
 from examples.practice.installation import Installation
-from examples.practice.stage import MODEL, Ports, ProgramResult, Stage
+from examples.practice.stage import MODEL, Ports, Program, ProgramResult, Stage
 from examples.practice.story import QUESTIONS, SUCCESS, Result, Story
 from examples.practice.tasks import Task, make_task, planted_values
 from headrace.app.output import cell
@@ -93,6 +94,7 @@ def tell(options: Options) -> Result:
         demo.learn()
         demo.control()
         demo.serve_again()
+        demo.find_the_untold_rule()
         demo.prove()
     demo.result.seconds = round(story.seconds, 1)
     story.last_table(demo.result)
@@ -111,6 +113,8 @@ class _Demo:
         self._fleets = fleets(options)
         self._exact = ("openai",) if options.provider == "practice" else ()
         """Routes whose engine gives its tokens; its prompts get surrogates, so that these stay exact."""
+        self._reading: Path | None = None
+        """The model that reads its prompt; None where a real provider answers."""
         self.result = Result(options.seed)
 
     def open_the_house(self) -> None:
@@ -119,17 +123,31 @@ class _Demo:
         story.chapter("The house opens")
         story.say(f"seed {self._options.seed}: the same tasks and people with --seed next time")
         story.say(
-            "a small transformer is trained from random weights (kept for the next time): some four minutes"
+            "two small transformers are trained from random weights (kept for the next time): some four minutes"
         )
         with story.waiting("the base model learns, then everything starts"):
-            self._house.open(
-                self._options.home / "practice",
-                capture=dict.fromkeys(self._exact, "tokens"),
-                inline=self._exact,
-            )
+            reading = self._reading_model()
+            try:
+                self._house.open(
+                    self._options.home / "practice",
+                    capture=dict.fromkeys(self._exact, "tokens"),
+                    inline=self._exact,
+                )
+            finally:
+                if reading is not None:
+                    self._reading = Path(reading.wait().output.strip())
         story.say(
             f"gateway on port {self._house.ports.gateway}, intercepting proxy on {self._house.ports.forward}, "
             f"provider on {self._house.ports.provider} (HTTPS {self._house.ports.provider_tls})"
+        )
+
+    def _reading_model(self) -> Program | None:
+        """Begin to make the model of the untold rule, beside the base model."""
+        if self._options.provider != "practice":
+            return None
+        models = str(self._options.home / "practice")
+        return self._stage.launch(
+            ["-m", "examples.practice.reading", "--folder", models, "--quiet"]
         )
 
     def work_the_day(self) -> None:
@@ -280,6 +298,18 @@ class _Demo:
         self.result.fresh_success = round(tally.successes / max(1, tally.sessions), 4)
         self._house.drain()
         self._story.table(self._house.sql(SUCCESS))
+
+    def find_the_untold_rule(self) -> None:
+        """Let a night find a rule that nobody told, and the ladder carry it, without anybody's help."""
+        if self._reading is None:
+            return
+        self._story.chapter("A rule that nobody told, and nobody had to act")
+        self.result.rule = untold_rule.tell(
+            self._story,
+            self._options.home / "branch",
+            self._reading,
+            seed=self._options.seed,
+        )
 
     def prove(self) -> None:
         """Count, scan every byte at rest, and follow one training row back to its exchange."""

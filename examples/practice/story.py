@@ -17,6 +17,25 @@ from rich.text import Text
 from headrace.app.output import cell, printable
 
 
+@dataclass(frozen=True, slots=True)
+class RuleFound:
+    """What came of a house rule that nobody told the agents."""
+
+    decision: str
+    artifact: str
+    success_before: float
+    success_before_ci: tuple[float, float]
+    success_after: float
+    success_after_ci: tuple[float, float]
+    gain_ci_low: float
+    sessions_until_live: int
+    """Of all clients, from the night on."""
+    human_actions: int
+    """Between the first failure and the better service, by the audit log."""
+    seconds_until_live: float
+    """From the first failure on."""
+
+
 @dataclass(slots=True)
 class Result:
     """What the demo measured; the last line of ``--json``."""
@@ -45,6 +64,8 @@ class Result:
     fresh_success: float = 0.0
     day_success: float = 0.0
     promoted: str | None = None
+    rule: RuleFound | None = None
+    """None: real providers answered, who have no model that the demo made."""
     seconds: float = 0.0
 
     @property
@@ -60,6 +81,10 @@ class Result:
             "no model was promoted": self.promoted is not None,
             "fresh sessions do not succeed more often than before": self.fresh_success
             > self.day_success,
+            "the facts that the night drew are not shown to be better than none": self.rule is None
+            or self.rule.gain_ci_low > 0,
+            "people had to act before the better service": self.rule is None
+            or self.rule.human_actions == 0,
         }
         return [text for text, holds in checks.items() if not holds]
 
@@ -173,7 +198,27 @@ def _lines(result: Result) -> list[tuple[str, str]]:
             f"{result.fresh_sessions} fresh sessions through the gateway",
             f"{result.fresh_success:.0%}",
         ),
+        *([] if result.rule is None else _rule(result.rule)),
         ("seconds", f"{result.seconds:.0f}"),
+    ]
+
+
+def _rule(found: RuleFound) -> list[tuple[str, str]]:
+    before, after = found.success_before_ci, found.success_after_ci
+    return [
+        (
+            "orders by three clients, a rule untold",
+            f"{found.success_before:.0%}  [{before[0]:.0%}, {before[1]:.0%}]",
+        ),
+        (
+            f"the same orders with {found.artifact}",
+            f"{found.success_after:.0%}  [{after[0]:.0%}, {after[1]:.0%}]",
+        ),
+        ("sessions on trial until it was live", f"{found.sessions_until_live:,}"),
+        (
+            "human actions between the first failure and the better service",
+            f"{found.human_actions:,}",
+        ),
     ]
 
 

@@ -33,7 +33,7 @@ from examples.practice.provider import KEY_VARIABLE
 from examples.practice.reading import READING
 from examples.practice.shop import HOUSE_RULE, money, total_cents
 from examples.practice.stage import Ports, Stage
-from examples.practice.story import Story
+from examples.practice.story import RuleFound, Story
 from examples.practice.tasks import Task, make_task
 from examples.practice.tools import quote_text
 from examples.practice.verifier import SOURCE, VERSION
@@ -79,25 +79,6 @@ class Size:
     a_round: int = 8
     """Sessions for each client between two looks at the trial."""
     rounds: int = 24
-
-
-@dataclass(frozen=True, slots=True)
-class RuleFound:
-    """What came of a house rule that nobody told the agents."""
-
-    decision: str
-    artifact: str
-    success_before: float
-    success_before_ci: tuple[float, float]
-    success_after: float
-    success_after_ci: tuple[float, float]
-    gain_ci_low: float
-    sessions_until_live: int
-    """Of all clients, from the night on."""
-    human_actions: int
-    """Between the first failure and the better service, by the audit log."""
-    seconds_until_live: float
-    """From the first failure on."""
 
 
 @dataclass(slots=True)

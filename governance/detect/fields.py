@@ -17,7 +17,7 @@ from governance.detect.names.key_names import (
     names_a_person,
     names_a_thing,
 )
-from governance.detect.phones import TELLS_PHONE
+from governance.detect.phone_words import TELLS_PHONE
 from governance.detect.rules.name_checks import is_known, likely, no_company, unlisted
 from governance.names.words import first_names, is_a_thing, is_plain, things
 

@@ -10,7 +10,7 @@ from governance.detect.keys import tells_anything
 from governance.detect.names.file_names import may_be_family
 from governance.detect.names.key_names import may_name_a_person, names_a_person
 from governance.detect.normalized_text import view_of
-from governance.detect.phones import TELLS_PHONE
+from governance.detect.phone_words import TELLS_PHONE
 from governance.names.words import first_names
 
 _MARKS = "|\t;,"

@@ -1,9 +1,10 @@
 """A house rule that nobody told the agents: a night finds it in what customers correct, and the ladder carries it.
 
-``python -m examples.practice.untold_rule --home DIR``. A second branch of the shop has three tenants. Two of them told their rule when they came, so it stands in every
-prompt as facts. The third did not. Its agents quote by the wrong price list, and its customers correct them.
-The model reads its prompt and never changes. Former nights come from the branch's logs, by ``headrace trajectory
-import``; the day is real traffic of three clients: chat completions, responses, and messages.
+``python -m examples.practice.untold_rule --home DIR``. A second branch of the shop has three tenants. Two of them
+told their rule when they came, so it stands in every prompt as facts. The third did not. Its agents quote by the
+wrong price list, and its customers correct them. The model reads its prompt and never changes. Former nights are
+logs that are made up here and come by ``headrace trajectory import``. The day is real traffic of three clients: chat
+completions, responses, and messages.
 """
 
 import argparse

@@ -53,6 +53,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     value = {"apiVersion": "headrace/v1", "kind": "Artifact", "metadata": {"name": "style"}}
     document.write_text(yaml.safe_dump({**value, "spec": spec}))
     assert run(["artifact", "add", str(document)]) == 0
+    route = {"name": "shop", "upstream": "http://127.0.0.1:9", "evolve": {"artifacts": ["style"]}}
+    (made.root / "headrace.yaml").write_text(yaml.safe_dump({"gateway": {"routes": [route]}}))
     return made
 
 

@@ -160,7 +160,7 @@ def open_hostile_pages(folder: Path, chromium: str, playwright: Playwright) -> O
         page.set_default_timeout(240_000)
         scripts = _scripts_of(page)
         page.goto("http://control.example/")
-        page.wait_for_function("document.title === 'RAN'")
+        page.wait_for_function("() => document.title === 'RAN'")
         while "/ran" not in asked:
             page.wait_for_timeout(50)
         page.goto("about:blank")

@@ -197,7 +197,7 @@ def test_review_goes_on_in_place_by_keyboard(installation: Installation, signed_
         page.wait_for_function(
             "before => document.querySelector('input[name=trajectory]')?.value !== before", arg=name
         )
-        page.wait_for_function("document.scrollingElement.scrollTop === 0")
+        page.wait_for_function("() => document.scrollingElement.scrollTop === 0")
     assert stayed(page)
     assert page.url.endswith("/review?focus=1")
     page.get_by_role("link", name="Leave the focus").click()

@@ -13,7 +13,6 @@ A chat model without tools is asked within how many days things arrive, which no
 import asyncio
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-import httpx
 import yaml
 
 from examples.practice.fleet import Plan, run_fleet
@@ -35,8 +33,6 @@ from train.recipes.settings import EvaluationSettings
 _SETTINGS = EvaluationSettings(command=("none",))
 _PATIENCE_SECONDS = 300
 """For a process to start, or governance to end, on a machine that others use too."""
-_SEEN_SECONDS = 30
-"""A gateway looks about every second for what is live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,6 @@ class Town:
         """Start everything and create the shops' keys."""
         self._stage, self._ports, self._work = stage, stage.ports, agents.work
         self._house = Installation(stage, stage.ports, seed=0)
-        (stage.home / "logs").mkdir(parents=True)
         _write_settings(stage, seeds)
         ports = stage.ports
         programs = {
@@ -154,18 +149,8 @@ class Town:
             return 0
         name, _, version = rows[0]["artifact"].partition("@")
         self._stage.headrace("artifact", "promote", name, version)
-        self._wait_until_served(shop, name)
+        self._stage.wait_until_served(name, shop.key)
         return len(rows[0]["document"]["spec"]["memory"]["facts"])
-
-    def _wait_until_served(self, shop: Shop, name: str) -> None:
-        deadline = time.monotonic() + _SEEN_SECONDS
-        address = f"{self._gateway}/headrace/v1/artifacts/{name}"
-        key = {"authorization": f"Bearer {shop.key}"}
-        with httpx.Client(trust_env=False, headers=key) as client:
-            while client.get(address).status_code != 200:
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"the gateway does not serve {name}")
-                time.sleep(0.2)
 
 
 def _write_settings(stage: Stage, seeds: Sequence[int]) -> None:
@@ -232,6 +217,7 @@ def artifact_gains(
 ) -> dict[str, Any]:
     """Return success before and after one cycle, over all tasks and for each seed."""
     os.environ.setdefault(KEY_VARIABLE, "practice-" + secrets.token_hex(16))
+    (home / "logs").mkdir(parents=True)
     with Stage(home, Ports()) as stage, agents.serve(stage, model):
         town = Town(stage, seeds, agents)
         before = {shop.seed: town.sessions(shop, size.orders) for shop in town.shops}

@@ -85,6 +85,16 @@ class AdmittedRequest(NamedTuple):
         """In which its errors are answered."""
         return shape_of(self.plan.shape, self.plan.kind, self.path, names(self.asked))
 
+    def refusal(self, reason: Reason, *, retry_after: int = 1) -> RequestRefusal:
+        """Return its refusal, for what shows only after its admission."""
+        return RequestRefusal(
+            reason,
+            client=self.client,
+            plan=self.plan,
+            retry_after=retry_after,
+            shape=self.shape,
+        )
+
 
 class Standing:
     """An admission that counts again for the same head, while what it rests on is the same."""
@@ -210,13 +220,7 @@ class AdmissionControl:
             step=step,
         )
         if denial is not None:
-            raise RequestRefusal(
-                denial.reason,
-                client=admitted.client,
-                plan=admitted.plan,
-                retry_after=denial.retry_after,
-                shape=admitted.shape,
-            )
+            raise admitted.refusal(denial.reason, retry_after=denial.retry_after)
 
     def admit_base_url(
         self, method: bytes, path: bytes, fields: RawFields, *, stick: bytes

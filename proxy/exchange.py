@@ -159,13 +159,7 @@ class InFlight:
 
     def too_long(self) -> RequestRefusal:
         """Return the refusal of a request whose body is longer than it may be."""
-        admitted = self.admitted
-        return RequestRefusal(
-            Reason.BODY_TOO_LARGE,
-            client=admitted.client,
-            plan=admitted.plan,
-            shape=admitted.shape,
-        )
+        return self.admitted.refusal(Reason.BODY_TOO_LARGE)
 
     def _begin(self, level: Level | None, note: str) -> None:
         services, plan = self._services, self.plan
@@ -214,10 +208,7 @@ class InFlight:
                 self.plan.name, self.method, self.path, self.fields, self.admitted.asked
             )
         except UnpseudonymisedError as error:
-            admitted = self.admitted
-            raise RequestRefusal(
-                error.reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape
-            ) from None
+            raise self.admitted.refusal(error.reason) from None
         if self._wire is not None:
             self.reads_whole = True
             self._header(b"accept-encoding", b"identity")
@@ -236,13 +227,7 @@ class InFlight:
         if value_of(self.fields, b"upgrade") is not None:
             guard.unreadable(self.plan.name)
             if not guard.passes_answers(self.plan.name):
-                admitted = self.admitted
-                raise RequestRefusal(
-                    Reason.UNREADABLE_ANSWER,
-                    client=admitted.client,
-                    plan=admitted.plan,
-                    shape=admitted.shape,
-                )
+                raise self.admitted.refusal(Reason.UNREADABLE_ANSWER)
         self._header(b"accept-encoding", b"identity")
         if self._goes_on_from_response:
             self.reads_whole = True

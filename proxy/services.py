@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from proxy.admission import AdmissionControl, AdmittedRequest, RequestRefusal
+from proxy.admission import AdmissionControl, AdmittedRequest
 from proxy.clients.limits import Budgets
 from proxy.guard.route import CallDecision, CallGuard
 from proxy.recording.capture import Capture, write_signals
@@ -60,9 +60,7 @@ class Services:
         elif calls >= self._most_per_key:
             reason = Reason.CALLS_OF_KEY
         if reason is not None:
-            raise RequestRefusal(
-                reason, client=admitted.client, plan=admitted.plan, shape=admitted.shape
-            )
+            raise admitted.refusal(reason)
         self._all += 1
         self.calls[key_id] = calls + 1
 

@@ -95,6 +95,20 @@ class Stage:
                 time.sleep(0.1)
         raise WorkError(f"{name} did not answer within {seconds:g} s; see {log}.")
 
+    def wait_until_served(self, artifact: str, key: str, *, seconds: float = 30) -> None:
+        """Wait until the gateway gives an artefact to agents; it looks about every second.
+
+        Raises:
+            WorkError: it did not in time.
+        """
+        deadline = time.monotonic() + seconds
+        address = f"http://127.0.0.1:{self.ports.gateway}/headrace/v1/artifacts/{artifact}"
+        with httpx.Client(trust_env=False, headers={"authorization": f"Bearer {key}"}) as client:
+            while client.get(address).status_code != 200:
+                if time.monotonic() > deadline:
+                    raise WorkError(f"the gateway does not serve {artifact}; see gateway.log.")
+                time.sleep(0.2)
+
     def run(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> "ProgramResult":

@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
 import yaml
 
 from evolve.trial_files import TrialFiles, TrialState
@@ -211,7 +210,9 @@ class Branch:
             ]  # fmt: skip
             sessions += sum(len(report.sessions) for report in self._work(plans))
             if (state := self._trial()).rung == "live" and state.entered:
-                self._wait_until_served()
+                self.stage.wait_until_served(
+                    self.artifact, self._keys[UNTOLD], seconds=_PATIENCE_SECONDS
+                )
                 return state, sessions
             if state.outcome is not None:
                 break
@@ -258,16 +259,6 @@ class Branch:
             return await asyncio.gather(*(run_fleet(plan) for plan in plans))
 
         return asyncio.run(side_by_side())
-
-    def _wait_until_served(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        address = f"{self._gateway}/headrace/v1/artifacts/{self.artifact}"
-        key = {"authorization": f"Bearer {self._keys[UNTOLD]}"}
-        with httpx.Client(trust_env=False, headers=key) as client:
-            while client.get(address).status_code != 200:
-                if time.monotonic() > deadline:
-                    raise WorkError(f"the gateway does not serve {self.artifact}")
-                time.sleep(0.2)
 
 
 def acts_of_people(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from proxy.admission import AdmittedRequest, RequestRefusal
+from proxy.admission import AdmittedRequest
 from proxy.clients.credentials import RawFields
 from proxy.guard.answers import (
     answer_taken,
@@ -63,13 +63,7 @@ class GuardedRequest:
         try:
             read = self._read(fields, b"")
         except UnreadableCallError:
-            admitted = self._admitted
-            raise RequestRefusal(
-                Reason.UNREADABLE_CALL,
-                client=admitted.client,
-                plan=admitted.plan,
-                shape=admitted.shape,
-            ) from None
+            raise self._admitted.refusal(Reason.UNREADABLE_CALL) from None
         return read is None or not read.calls
 
     async def judged(

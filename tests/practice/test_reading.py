@@ -2,10 +2,12 @@
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.artifact_gains import Size, artifact_gains
 from examples.practice.house_rules import correction_text, fact_text, rule_text
 from examples.practice.model import BATCH
 from examples.practice.network import PracticeNetwork
@@ -145,3 +147,13 @@ def test_the_model_follows_a_rule_that_was_drawn_for_one_order() -> None:
         said = call_of(network, prompt_with(facts, "acme-corrections@0001"), task.order)
         right += f'"price_list": "{price_list}"' in said
     assert right >= 54  # by chance 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * MAKING_SECONDS)
+def test_corrections_of_one_day_help_the_same_weights_on_the_next(tmp_path: Path) -> None:
+    found = artifact_gains(
+        demo_model(READING), tmp_path / "home", seeds=[7], size=Size(orders=40, day=60)
+    )
+    assert found["facts_by_seed"][0] > 0
+    assert found["gain"] > 0.1

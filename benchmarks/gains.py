@@ -58,9 +58,9 @@ class Row:
 
 
 ROWS = (
-    Row("sft", "recipe-short.yaml"),
-    Row("sft, all sessions", "recipe-short.yaml", options={"rewarded_only": False}),
-    Row("sft, failed sessions", "recipe-short.yaml", substrate="practice-failed", on_purpose=True),
+    Row("sft", "recipe.yaml"),
+    Row("sft, all sessions", "recipe.yaml", options={"rewarded_only": False}),
+    Row("sft, failed sessions", "recipe.yaml", substrate="practice-failed", on_purpose=True),
     Row("grpo_live", "recipe-live.yaml", after="sft"),
     Row("awr", "awr"),
     Row("kto", "kto"),

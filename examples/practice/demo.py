@@ -13,13 +13,15 @@ from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
 from examples.practice.evaluate import CACHE_VARIABLE
 from examples.practice.installation import Installation
 from examples.practice.stage import MODEL, Ports, Program, ProgramResult, Stage
-from examples.practice.story import QUESTIONS, SUCCESS, Result, Story
+from examples.practice.story import QUESTIONS, SUCCESS, Result, Rung, Story
 from examples.practice.tasks import Task, make_task, planted_values
 from headrace.app.output import cell
 from lakehouse.maintenance.scan import scan
 from trajectory.errors import WorkError
 
 _FOLDER = Path(__file__).parent
+RUNGS = ("recipe.yaml", "recipe-live.yaml")
+"""What the night trains by, in order; the control trains by the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ class _Demo:
 
     def learn(self) -> None:
         """Build a substrate, train, evaluate, and let the gate decide."""
-        story, stage, result = self._story, self._stage, self.result
+        story, stage = self._story, self._stage
         story.chapter("A night of learning")
         manifest = stage.headrace_json("substrate", "build", str(_FOLDER / "substrate.yaml"))
         story.say(
@@ -231,32 +233,44 @@ class _Demo:
         )
         plan = stage.headrace_json("train", "plan")
         story.say(f"the planner picks {plan['pick']}: {plan['reason']}")
-        with story.waiting("training, then held-out tasks for base and candidate"):
-            run = self._train("--substrate", manifest["name"])
-        if not run.output.strip():
-            raise WorkError(f"training did not get to its end:\n{run.errors[-2000:]}")
-        outcome = json.loads(run.output)
-        comparison = outcome["comparison"]
-        result.success_before = comparison["base"]["estimate"]
-        result.success_after = comparison["candidate"]["estimate"]
-        result.success_before_ci = (comparison["base"]["low"], comparison["base"]["high"])
-        result.success_after_ci = (comparison["candidate"]["low"], comparison["candidate"]["high"])
-        result.success_gain_ci_low = comparison["gain"]["low"]
-        story.say(
-            f"{outcome['rows']} rows, {outcome['steps']} steps in {outcome['seconds']:.0f} s; on "
-            f"{comparison['tasks']} held-out tasks {result.success_before:.0%} → {result.success_after:.0%}"
-        )
-        if outcome["passed"]:
-            stage.headrace("train", "promote", MODEL, outcome["version"])
-            result.promoted = outcome["model"]
-            story.say(f"the gate let it through: {outcome['model']} serves now")
-        else:
-            story.say("[red]the gate refused the candidate; the base model keeps serving[/]")
+        for recipe in RUNGS:
+            with story.waiting(f"{recipe}: training, then held-out tasks"):
+                run = self._train(recipe, "--substrate", manifest["name"])
+            if not run.output.strip():
+                raise WorkError(f"training did not get to its end:\n{run.errors[-2000:]}")
+            self._climb(json.loads(run.output))
 
-    def _train(self, *options: str) -> ProgramResult:
-        """Run the demo's recipe; a model is tried once at the held-out tasks."""
+    def _climb(self, outcome: dict[str, Any]) -> None:
+        """Take down what a rung gained; what passed its gate serves, and the next one starts from it."""
+        found = outcome["comparison"]
+        before, after, gain = found["base"], found["candidate"], found["gain"]
+        if outcome["passed"]:
+            self._stage.headrace("train", "promote", MODEL, outcome["version"])
+        rung = Rung(
+            outcome["recipe"],
+            before["estimate"],
+            (before["low"], before["high"]),
+            after["estimate"],
+            (after["low"], after["high"]),
+            gain["estimate"],
+            (gain["low"], gain["high"]),
+            outcome["model"] if outcome["passed"] else None,
+        )
+        self.result.rungs.append(rung)
+        self._story.say(
+            f"[bold]{rung.recipe}[/]: {outcome['rows']} rows, {outcome['steps']} steps in "
+            f"{outcome['seconds']:.0f} s; on {found['tasks']} held-out tasks {rung.before:.0%} → {rung.after:.0%}"
+        )
+        self._story.say(
+            "[red]the gate refused the candidate; what served keeps serving[/]"
+            if rung.model is None
+            else f"the gate let it through: {rung.model} serves now"
+        )
+
+    def _train(self, recipe: str, *options: str) -> ProgramResult:
+        """Run a recipe; a model is tried once at the held-out tasks."""
         home = self._options.home
-        command = ["train", "run", str(_FOLDER / "recipe.yaml"), *options, "--json"]
+        command = ["train", "run", str(_FOLDER / recipe), *options, "--json"]
         return self._stage.launch(
             ["-m", "headrace", "--home", str(home), *command],
             {CACHE_VARIABLE: str(home / "evaluations")},
@@ -269,7 +283,9 @@ class _Demo:
         self._stage.headrace("substrate", "build", str(_FOLDER / "substrate-failing.yaml"))
         base = str(self._options.home / "models" / MODEL / "0001")
         with story.waiting("training, then the same held-out tasks"):
-            run = self._train("--substrate", "failing", "--model", "control", "--base", base)
+            run = self._train(
+                RUNGS[0], "--substrate", "failing", "--model", "control", "--base", base
+            )
         if not run.output.strip():
             story.say(f"too few sessions failed: {run.errors.strip()[-200:]}")
             return

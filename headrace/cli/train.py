@@ -159,6 +159,7 @@ def _summary(result: "RunResult") -> dict[str, Any]:
     return {
         "run_id": result.run_id,
         "folder": str(result.folder),
+        "recipe": result.manifest["recipe"]["spec"]["recipe"],
         "model": result.model.label,
         "version": result.model.version,
         "passed": result.verdict.passed,

@@ -19,7 +19,7 @@ from evolve.detectors import Counted, e_process
 from evolve.policy import Exam, Ladder, Rung
 from evolve.trial import SUCCESS, ArmComparison, TrialVerdict, judge, look, margin_of
 from evolve.trial_files import Surface, TrialFiles, TrialOutcome, TrialState
-from train.errors import GateRefusedError, StaleSubstrateError
+from train.errors import GateRefusedError, ServingChangedError, StaleSubstrateError
 from train.registry.artifacts import ArtifactRegistry
 from train.registry.pointer import TRIALS, Pointer, Trial, read_pointer
 from train.registry.registry import AuditHook, Registry
@@ -257,6 +257,8 @@ class TrialRunner:
                 return self._enter(state)
         except (GateRefusedError, StaleSubstrateError) as error:
             return self._over(state, "refused", (str(error),))
+        except ServingChangedError as error:
+            return self._over(state, "overtaken", (str(error),))
         if (other := self._overtaken(state)) is not None:
             return self._over(state, "overtaken", (other,))
         if (unfit := self._unfit(state)) is not None:
@@ -286,11 +288,13 @@ class TrialRunner:
         )
         if rung == "live":
             if not done and not self._was_taken_back(state):
-                registry.promote(name, version, actor=self._actor)
+                registry.promote(name, version, actor=self._actor, serving=state.control)
             self._tell_decision("approve", state, f"{state.label} went live by {why}")
         elif rung in ("shadow", "canary") and not done:
             share = state.ladder.canary if rung == "canary" else None
-            registry.try_out(name, version, _trial(rung), actor=self._actor, share=share)
+            registry.try_out(
+                name, version, _trial(rung), actor=self._actor, share=share, serving=state.control
+            )
         entered = replace(state, entered=True)
         self._files.write(entered)
         return entered
@@ -449,17 +453,22 @@ class TrialRunner:
         why = f"trial {state.trial_id}: {state.outcome}"
         for trial in TRIALS:
             if pointer is not None and pointer.trials.get(trial) == state.version:
-                registry.end_trial(state.name, trial, actor=self._actor, reason=why)
+                with suppress(ServingChangedError):  # another one is tried in its place by now
+                    registry.end_trial(
+                        state.name, trial, actor=self._actor, reason=why, tried=state.version
+                    )
         reasons = state.reasons
         if state.outcome == "drop" and pointer is not None and pointer.version == state.version:
             try:
                 if not state.control and isinstance(registry, ArtifactRegistry):
-                    registry.withdraw(state.name, actor=self._actor, reason=why)
+                    registry.withdraw(state.name, state.version, actor=self._actor, reason=why)
                 else:
-                    registry.rollback(state.name, actor=self._actor, reason=why)
+                    registry.rollback(
+                        state.name, actor=self._actor, reason=why, serving=state.version
+                    )
             except RetryableError:
                 return state
-            except HeadraceError as error:  # nothing else may serve: a person must know
+            except HeadraceError as error:  # it went otherwise than meant: a person must know
                 reasons = (*reasons, str(error))
         if state.rung != "live" or not state.entered:
             self._tell_decision("reject", state, why)

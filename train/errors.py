@@ -6,7 +6,8 @@ WorkError
 ├── StaleSubstrateError  a consent was withdrawn or data erased since the substrate was built
 ├── EvaluationError      the evaluator failed or answered something unreadable
 ├── TrainingError        the trainer failed (NaN, out of memory); names the last checkpoint
-└── GateRefusedError     the model did not pass its gate, so it may not be promoted
+├── GateRefusedError     the model did not pass its gate, so it may not be promoted
+└── ServingChangedError  somebody else changed what serves, or is on trial, a moment before
 """
 
 from collections.abc import Sequence
@@ -53,3 +54,7 @@ class GateRefusedError(WorkError):
     """A model that did not pass its gate was to be promoted."""
 
     exit_code = 1
+
+
+class ServingChangedError(WorkError):
+    """What serves or is on trial is not what whoever changes it has seen."""

@@ -72,17 +72,21 @@ def add(
 ) -> None:
     """Register a document as the next version of its name; it waits until it is promoted.
 
+    One that says what a version says already is that version.
     Each step of its evidence must exist and allow the purpose evolve, and it must pass its inspection
     (`headrace evolve inspect`).
     """
     from trajectory.artifact import Artifact
     from trajectory.documents.document import load_document
 
-    added = registry(AppContext.of(context)).register(
-        load_document(Artifact, file), actor=AppContext.of(context).user.name, override=override
-    )
+    artifacts, document = registry(AppContext.of(context)), load_document(Artifact, file)
+    before = {one.version for one in artifacts.versions(document.metadata.name)}
+    added = artifacts.register(document, actor=AppContext.of(context).user.name, override=override)
     if as_json:
         print_json(facts_of(added))
+        return
+    if added.version in before:
+        typer.echo(f"{added.label} says the same already ({added.status}); nothing was registered")
         return
     typer.echo(
         f"{added.label} is registered; next: headrace artifact promote {added.name} {added.version}"

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.evolve.worlds import AS_OF, FixedLookup, evidence, policy
 from tests.train.registry.test_artifacts import document
 from train.recipes.settings import SafetySettings
 from train.registry.pointer import read_pointer
+from train.registry.versions import ModelRegistry
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 
@@ -243,6 +245,78 @@ def test_a_candidate_on_its_canary_that_a_person_promotes_before_is_live(shop: S
     shop.models.promote("shop", "0002", actor="ann")
     shop.runner.step()
     assert shop.files.get("shop").outcome == "overtaken"
+
+
+def meddle(shop: Shop, monkeypatch: pytest.MonkeyPatch, act: str, does: Callable[[], None]) -> None:
+    """Let somebody do something between the ladder's look at the pointer and an act of it."""
+    real = getattr(shop.models, act)
+
+    def overtaken(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(shop.models, act, real)
+        does()
+        return real(*given, **more)
+
+    monkeypatch.setattr(shop.models, act, overtaken)
+
+
+def promotes_another(shop: Shop) -> Callable[[], None]:
+    """Return what a person does at the same moment, through a registry of their own."""
+    mine = ModelRegistry(shop.home / "models", source=shop.lake)
+    return lambda: void(mine.promote("shop", "0003", actor="ann", override="needed"))
+
+
+def void(_: object) -> None:
+    """Forget what something returns."""
+
+
+def test_what_a_person_promotes_while_the_ladder_takes_a_drop_back_goes_on_serving(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(shop)
+    days(shop, 5, 0.2, 0.35)
+    meddle(shop, monkeypatch, "rollback", promotes_another(shop))
+    for _ in range(2):
+        shop.day(0.7, 0.35)
+        shop.runner.step()
+    state = shop.files.get("shop")
+    assert (state.outcome, state.closed) == ("drop", True)
+    assert "shop@0003 serves since a moment ago, and no more shop@0002" in state.reasons[-1]
+    assert served(shop) == "0003"
+
+
+@pytest.mark.parametrize(("act", "last"), [("try_out", "canary"), ("promote", "live")])
+def test_what_a_person_promotes_while_the_ladder_enters_a_rung_goes_on_serving(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, act: str, last: Rung
+) -> None:
+    meddle(shop, monkeypatch, act, promotes_another(shop))
+    begin(shop)
+    days(shop, 5, 0.2, 0.35)
+    state = shop.files.get("shop")
+    assert (state.rung, state.outcome, state.closed) == (last, "overtaken", True)
+    assert served(shop) == "0003"
+    assert shop.models.trials("shop") == {}
+
+
+def test_what_a_person_tries_while_the_ladder_ends_a_trial_goes_on(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(shop)
+    mine = ModelRegistry(shop.home / "models", source=shop.lake)
+    tried = {"actor": "ann", "override": "needed"}
+    meddle(
+        shop,
+        monkeypatch,
+        "end_trial",
+        lambda: void(mine.try_out("shop", "0003", "canary", **tried)),
+    )
+    shop.runner.end("shop")
+    assert shop.files.get("shop").closed
+    assert shop.models.trials("shop")["canary"].version == "0003"
+
+
+def served(shop: Shop) -> str | None:
+    live = shop.models.live("shop")
+    return None if live is None else live.version
 
 
 class SettledDecisions:

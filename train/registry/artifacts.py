@@ -29,6 +29,8 @@ from trajectory.files import READABLE, damaged_file, read_file, replace_file
 CONTENT = "artifact.json"
 _WHOLE = ""
 """Stands in a manifest's provenance for the whole content; its other keys are ids of facts."""
+_SAME = ("content_hash", "description", "gate_passed")
+"""Parts of the manifest by which a document is known again."""
 _SURFACES = {"tools": "tool_schema"}
 """Decisions have another word for it."""
 _INTERVENTION = "SELECT begun_at, status FROM interventions_latest WHERE intervention_id = $id"
@@ -134,7 +136,7 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
     def register(
         self, document: Artifact, *, actor: str, override: str | None = None
     ) -> ArtifactVersion:
-        """Register a document as the next version of its name.
+        """Register a document as the next version of its name; one that a version says already is that version.
 
         Args:
             document: what it says, and where it comes from.
@@ -147,14 +149,15 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             ConfigurationError: earlier versions are of another kind or another tenant's.
         """
         with self._source.lease():  # an erasure waits, and then takes its facts out too
-            placed = self._placed(document, override)
-        if self._audit is not None:
+            placed, is_new = self._placed(document, override)
+        if is_new and self._audit is not None:
             spec = document.spec
             detail = {"actor": actor, "surface": spec.surface, "tenant": spec.tenant}
             self._audit("artifact.add", placed.label, detail)
         return placed
 
-    def _placed(self, document: Artifact, override: str | None) -> ArtifactVersion:
+    def _placed(self, document: Artifact, override: str | None) -> tuple[ArtifactVersion, bool]:
+        """Return the version of a document, and whether it is new."""
         spec, name = document.spec, document.metadata.name
         found = self._eligible(spec.tenant, spec.all_evidence)
         if lost := len(spec.all_evidence - found.keys()):
@@ -188,7 +191,11 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
 
         with self._changing(name, new=True):
             self._require_same_kind(name, spec)
-            return self._place(name, manifest, fill)
+            for known in reversed(self.versions(name)):
+                told = known.manifest
+                if all(told.get(key) == manifest[key] for key in _SAME):
+                    return known, False
+            return self._place(name, manifest, fill), True
 
     def look(self, name: str, spec: ArtifactSpec) -> int:
         """Return the how-manieth candidate this is at held-out tasks since one passed or what serves changed."""
@@ -221,13 +228,14 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
         ).to_pylist()
         return {row["step_id"]: row for row in rows}
 
-    def withdraw(self, name: str, *, actor: str, reason: str) -> ArtifactVersion:
-        """Let no version serve any more; return the one that did.
+    def withdraw(self, name: str, version: str, *, actor: str, reason: str) -> ArtifactVersion:
+        """Let the version that serves do so no more, and none in its place.
 
         Raises:
-            ConfigurationError: none does.
+            ServingChangedError: another version serves, or none.
         """
         with self._changing(name):
+            self._require_serving(name, version)
             serving, pointer = self.live(name), read_pointer(self._root / name)
             if serving is None or pointer is None:
                 raise ConfigurationError(f"no version of {name!r} is live")

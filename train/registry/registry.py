@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from train.errors import StaleSubstrateError
+from train.errors import ServingChangedError, StaleSubstrateError
 from train.registry.folders import RegisteredVersion, VersionFolders
 from train.registry.pointer import (
     TRIALS,
@@ -82,6 +82,7 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
         actor: str,
         override: str | None = None,
         reason: str | None = None,
+        serving: str | None = None,
     ) -> V:
         """Let a version serve.
 
@@ -91,8 +92,10 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
             actor: who decides.
             override: why a version that did not pass its gate shall serve all the same; audited.
             reason: why one that passed shall serve; audited too.
+            serving: the version that it takes over from, empty for none; None for whatever serves.
 
         Raises:
+            ServingChangedError: another version serves than it was to take over from.
             GateRefusedError: it did not pass and there is no reason to override.
             StaleSubstrateError: it learned from something that may no longer be learned from;
                 no reason overrides that.
@@ -100,6 +103,7 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
         wanted = self._servable(name, version)
         self._require_gate(wanted, override)
         with self._changing(name):
+            self._require_serving(name, serving)
             return self._point(wanted, "promote", actor=actor, reason=override or reason)
 
     def try_out(
@@ -111,6 +115,7 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
         actor: str,
         override: str | None = None,
         share: float | None = None,
+        serving: str | None = None,
     ) -> V:
         """Put a version on trial beside the one that serves; it replaces the trial before.
 
@@ -123,14 +128,17 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
             actor: who decides.
             override: why a version that did not pass its gate shall be a canary all the same.
             share: of the sessions that a canary answers; None for that of the routes.
+            serving: the version that it is tried beside, empty for none; None for whatever serves.
 
         Raises:
+            ServingChangedError: another version serves than it was to be tried beside.
             ConfigurationError: nothing serves yet, or this version does.
             GateRefusedError: a canary that did not pass, without a reason to override.
             StaleSubstrateError: it learned from something that may no longer be learned from.
         """
         wanted = self._servable(name, version)
         with self._changing(name):
+            self._require_serving(name, serving)
             return self._try_out(wanted, trial, actor=actor, override=override, share=share)
 
     def _try_out(
@@ -162,39 +170,75 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
             self._record(left, status=left.status, actor=actor)
         return self._noted(wanted, entry)
 
-    def end_trial(self, name: str, trial: Trial, *, actor: str, reason: str) -> str:
+    def end_trial(
+        self, name: str, trial: Trial, *, actor: str, reason: str, tried: str | None = None
+    ) -> str:
         """Take a version off its trial and return its label; what serves goes on.
 
         It ends too where the version's folder was removed.
 
+        Args:
+            name: in the registry.
+            trial: canary or shadow.
+            actor: who decides.
+            reason: why.
+            tried: the version that is to be on that trial; None for whichever is.
+
         Raises:
             ConfigurationError: there is no such trial.
+            ServingChangedError: another version is on it.
         """
         with self._changing(name):
             pointer = read_pointer(self._root / name)
             if pointer is None or trial not in pointer.trials:
                 raise ConfigurationError(f"no version of {name!r} is on trial as {trial}")
             version = pointer.trials[trial]
+            if tried not in (None, version):
+                raise ServingChangedError(
+                    f"{name}@{version} is the {trial}, and no more {name}@{tried}"
+                )
             left = {place: found for place, found in pointer.trials.items() if place != trial}
             entry = _entry(f"end_{trial}", version, None, actor, reason)
             share = None if trial == "canary" else pointer.share
             self._change(name, replace(pointer, trials=left, share=share), entry)
-            tried = self._found(name, version)
-            if tried is not None:
-                self._noted(tried, entry)
+            ended = self._found(name, version)
+            if ended is not None:
+                self._noted(ended, entry)
             return f"{name}@{version}"
 
-    def rollback(self, name: str, *, actor: str, reason: str) -> V:
+    def rollback(self, name: str, *, actor: str, reason: str, serving: str | None = None) -> V:
         """Let the newest of the versions that served before serve again, if it may.
 
         A version that learned from something withdrawn is passed over; the history names it.
 
+        Args:
+            name: in the registry.
+            actor: who decides.
+            reason: why.
+            serving: the version that is taken back; None for whichever serves.
+
         Raises:
             ConfigurationError: nothing served before.
             StaleSubstrateError: none of those that served before may serve.
+            ServingChangedError: another version serves than the one that was to be taken back.
         """
         with self._changing(name):
+            self._require_serving(name, serving)
             return self._roll_back(name, actor=actor, reason=reason)
+
+    def _require_serving(self, name: str, wanted: str | None) -> None:
+        """Refuse a change that was decided on while another version served.
+
+        Raises:
+            ServingChangedError: it was.
+        """
+        pointer = read_pointer(self._root / name)
+        serving = "" if pointer is None else pointer.version
+        if wanted not in (None, serving):
+            raise ServingChangedError(
+                f"{_label(name, serving)} serves since a moment ago, and no more "
+                f"{_label(name, wanted or '')}; look again, and decide anew"
+            )
 
     def _roll_back(self, name: str, *, actor: str, reason: str) -> V:
         pointer = read_pointer(self._root / name)
@@ -269,3 +313,7 @@ def _entry(
     action: str, version: str, previous: str | None, actor: str, reason: str | None
 ) -> HistoryEntry:
     return HistoryEntry(datetime.now(UTC).isoformat(), action, version, previous, actor, reason)
+
+
+def _label(name: str, version: str) -> str:
+    return f"{name}@{version}" if version else f"no version of {name}"

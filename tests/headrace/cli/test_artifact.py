@@ -93,6 +93,23 @@ def test_from_a_file_to_a_rollback(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
 
 
+def test_what_a_version_says_already_is_that_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for days in (3, 5):
+        assert run(["artifact", "add", written(tmp_path, days)]) == 0
+    assert run(["artifact", "promote", "refunds", "0001"]) == 0
+    capsys.readouterr()
+    assert run(["artifact", "add", written(tmp_path)]) == 0
+    said = "refunds@0001 says the same already (live); nothing was registered"
+    assert capsys.readouterr().out.strip() == said
+    assert answer(capsys, "add", written(tmp_path, 5))["version"] == "0002"
+    assert [row["version"] for row in answer(capsys, "list")] == ["0001", "0002"]
+    assert run(["audit", "list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [e["action"] for e in entries].count("artifact.add") == 2
+
+
 def test_errors_say_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer(capsys, "list") == []
     assert run(["artifact", "add", written(tmp_path)]) == 0

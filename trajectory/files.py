@@ -146,6 +146,8 @@ def append_line(path: Path, line: str, mode: int = OWNER_ONLY) -> None:
         file.write(b"\n" * bool(torn) + line.encode() + b"\n")
         file.flush()
         os.fsync(descriptor)
+    if not size:  # its name may be as new as its first line
+        sync_folder(path.parent)
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

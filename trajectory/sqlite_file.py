@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from trajectory.errors import IntegrityError
+from trajectory.files import make_folders
 
 _AGAIN_SECONDS = 0.005
 
@@ -33,7 +34,7 @@ def open_shared(
         sqlite3.Error: it cannot be read or written, or others wrote for longer.
         OSError: its folder cannot be made.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(path.parent, 0o700)
     file = sqlite3.connect(path, timeout=seconds, isolation_level=None, check_same_thread=False)
     try:
         path.chmod(0o600)

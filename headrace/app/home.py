@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trajectory.errors import ConfigurationError
+from trajectory.files import make_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class Home:
         )
         for folder in folders:
             try:
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folders(folder, 0o700)
             except OSError as error:
                 raise ConfigurationError(
                     f"cannot create {folder}: {error.strerror}. "

@@ -32,7 +32,7 @@ from trajectory.exchange import (
     HttpResponse,
     SpoolPosition,
 )
-from trajectory.files import delete_leftovers, replace_file
+from trajectory.files import delete_leftovers, make_folders, replace_file
 
 _NONCE_BYTES = 12
 _SUFFIX = ".sealed"
@@ -49,7 +49,7 @@ class QuarantineStore:
     def keep(self, exchanges: Iterable[Exchange]) -> None:
         """Seal exchanges; the same one again replaces itself."""
         for exchange in exchanges:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(self._folder, 0o700)
             nonce = os.urandom(_NONCE_BYTES)
             name = exchange.exchange_id
             sealed = nonce + self._seal.encrypt(nonce, _written(exchange), name.encode())

@@ -23,6 +23,7 @@ from trajectory.files import (
     append_line,
     damaged_file,
     locked,
+    make_folders,
     read_file,
     read_json_lines,
     replace_file,
@@ -59,7 +60,7 @@ class NightHistory:
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append an entry; it is on disk when this returns."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(self.folder, 0o700)
         append_line(self.path, json.dumps(entry, sort_keys=True))
 
     def looked_after(self, now: datetime) -> datetime:

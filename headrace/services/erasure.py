@@ -20,7 +20,7 @@ from train.registry.versions import ModelRegistry
 from train.runs.folders import sweep as sweep_runs
 from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
-from trajectory.files import READABLE, replace_file
+from trajectory.files import READABLE, make_folders, replace_file
 
 type Progress = Callable[[int, int], None]
 
@@ -221,7 +221,7 @@ def _certify(app: AppContext, report: RemovalReport, said: dict[str, JsonValue])
             "audit_anchor": f"{head.sequence}:{head.entry_hash}",
         }
     )
-    app.home.certificates.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(app.home.certificates, 0o700)
     path = app.home.certificates / f"{report.removal_id}.json"
     replace_file(path, json.dumps(certificate, indent=2).encode() + b"\n", READABLE)
     return path

@@ -13,7 +13,7 @@ from governance.policy import PolicyBundle, load_bundle
 from headrace.app.home import Home
 from trajectory.canonical import bytes_hash, content_hash
 from trajectory.errors import IntegrityError
-from trajectory.files import make_folders, sync_folder
+from trajectory.files import make_folders, sync_files, sync_folder
 
 
 def copy_bundle(home: Home, folder: Path) -> tuple[str, PolicyBundle]:
@@ -31,6 +31,8 @@ def copy_bundle(home: Home, folder: Path) -> tuple[str, PolicyBundle]:
         name = _name_of(fresh)
         load_bundle(fresh)
         if not (copies / name).exists():
+            sync_files(one for one in fresh.rglob("*") if one.is_file())
+            sync_folder(fresh)
             fresh.rename(copies / name)
             sync_folder(copies)
     finally:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from trajectory.files import make_folders
+
 SUFFIX = ".spool"
 _LOCK = "lock"
 _STARTING = ".starting-"
@@ -81,7 +83,7 @@ def claim(spool: Path) -> tuple[Path, int]:
     The folder gets its name only after the lock is held, so that a reader never sees a living
     writer unlocked. A writer's name is never used twice.
     """
-    spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(spool, 0o700)
     name = f"{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(4)}"
     starting = spool / (_STARTING + name)
     starting.mkdir(mode=0o700)

@@ -276,7 +276,7 @@ class SpoolWriter:
         """Create the next segment's file; in another folder where the writer's own is lost."""
         if self._place is not None:
             try:
-                return _new_segment(self._place[0], self._number + 1)
+                return self._new_segment(self._place[0], self._number + 1)
             except OSError as error:
                 if error.errno not in _LOST:
                     raise
@@ -286,7 +286,21 @@ class SpoolWriter:
                 os.close(self._place[1])
                 self._place, self._number = None, 0
         self._place = layout.claim(self._spool)
-        return _new_segment(self._place[0], 1)
+        self._syncing.retire(_folder(self._spool))
+        return self._new_segment(self._place[0], 1)
+
+    def _new_segment(self, directory: Path, number: int) -> tuple[Path, int]:
+        """Create a segment's file; return its path and its descriptor."""
+        path = layout.segment_path(directory, number)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        names = _folder(directory)
+        try:
+            file = os.open(path, flags, 0o600)
+        except OSError:
+            os.close(names)
+            raise
+        self._syncing.retire(names)
+        return path, file
 
     def _take_back(self, empty: Path) -> None:
         """Remove a segment that the disk gave a name and no room: many of them would fill the spool."""
@@ -352,11 +366,9 @@ class SpoolWriter:
             self._since_measured, (self._measured, self.files) = 0, layout.size(self._spool)
 
 
-def _new_segment(directory: Path, number: int) -> tuple[Path, int]:
-    """Create a segment's file; return its path and its descriptor."""
-    path = layout.segment_path(directory, number)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-    return path, os.open(path, flags, 0o600)
+def _folder(path: Path) -> int:
+    """Open a folder, whose names are to be synced with what is written next: bytes without a name are lost."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _is_removed(file: int) -> bool:

@@ -19,7 +19,7 @@ class Power:
         self._vault.mkdir()
         self._names: dict[int, dict[str, int]] = {}
         self._sizes: dict[int, int] = {}
-        self._real = os.fsync
+        self._real = os.fsync, os.fdatasync
         self._syncs = 0
         self._stop: tuple[int, type[Exception]] | None = None
         for folder, _, files in root.walk():
@@ -28,11 +28,11 @@ class Power:
                 self._see_file(folder / name)
 
     def __enter__(self) -> Self:
-        os.fsync = self._fsync
+        os.fsync = os.fdatasync = self._fsync
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.fsync = self._real
+        os.fsync, os.fdatasync = self._real
 
     def stop_after(self, syncs: int, error: type[Exception]) -> None:
         """Raise ``error`` at the sync after so many."""
@@ -41,7 +41,7 @@ class Power:
     def _fsync(self, file: int) -> None:
         if self._stop is not None and self._syncs >= self._stop[0]:
             raise self._stop[1]
-        self._real(file)
+        self._real[0](file)
         self._syncs += 1
         path = Path(f"/proc/self/fd/{file}").readlink()
         if path.is_relative_to(self.root):

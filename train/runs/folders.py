@@ -14,7 +14,7 @@ from typing import Any
 
 from train.substrate.source import LearningSource
 from trajectory.errors import ConfigurationError
-from trajectory.files import locked
+from trajectory.files import locked, make_folders
 
 _LOCK = "lock"
 _WORDS = ("scratch", "evaluation/scratch", "evaluation/*.episodes", "evaluation/*.verdict")
@@ -30,7 +30,7 @@ def run_lock(folder: Path) -> Iterator[None]:
     Raises:
         ConfigurationError: another process works in it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     with locked(folder / _LOCK, wait=False) as lock:
         if lock is None:
             raise ConfigurationError(f"run {folder.name} is under way in another process")

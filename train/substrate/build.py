@@ -34,7 +34,7 @@ from train.substrate.spec import Substrate, SubstrateSpec
 from train.types import Item, ScoredItem
 from trajectory.canonical import bytes_hash, canonical_json, content_hash
 from trajectory.errors import RetryableError
-from trajectory.files import READABLE, locked, replace_file
+from trajectory.files import READABLE, locked, make_folders, replace_file
 
 _BUILDS = 3
 """How often a build begins when files of the lake go away under it."""
@@ -298,7 +298,7 @@ def _write(manifest: SubstrateManifest, kept: pl.DataFrame, out: Path) -> Substr
     version = content.removeprefix("b2:")[:12]
     folder = out / manifest.name / version
     manifest = replace(manifest, content_hash=content, version=version, path=folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     files = {
         "items.parquet": items,
         "README.md": dataset_card(manifest.to_json()).encode(),

@@ -14,6 +14,7 @@ import pytest
 
 from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
 from proxy.spool.states import Bounds, SpoolState
+from tests.lakehouse.power import Power
 from tests.proxy.spool.scripts import KEY, ExchangeScript
 from trajectory.exchange import Exchange, ExchangeOutcome
 
@@ -70,6 +71,19 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, after: float
         assert response.body == (b"partial" if lost else b"r" * 700)
 
 
+def test_a_power_cut_loses_nothing_that_was_synced(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with Power(home) as power, SpoolWriter(home / "spool", KEY, segment_bytes=20_000) as writer:
+        for number in range(40):  # several segments
+            ExchangeScript(writer, number).whole(b"q" * 300, b"r" * 700)
+        asyncio.run(writer.synced())
+        power.cut()
+    batch = SpoolReader(home / "spool", KEY).take(Cursor(), limit=500)
+    found = {int(one.exchange_id, 16) for one in batch.records if isinstance(one, Exchange)}
+    assert found == {*range(40)}
+
+
 def test_a_full_spool_says_so_and_then_refuses(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path, KEY, bounds=Bounds(16_000, shed_at=0.5)) as writer:
         number = 0
@@ -93,6 +107,7 @@ import resource, signal, sys, time
 from pathlib import Path
 from proxy.spool import SpoolUnavailableError, SpoolWriter
 from proxy.spool.states import Bounds, SpoolState
+from tests.lakehouse.power import Power
 from tests.proxy.spool.scripts import KEY, ExchangeScript
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = SpoolWriter(Path(sys.argv[1]), KEY)

@@ -1,7 +1,6 @@
 """Runs a recipe's trainer on rows and saves the model: the only place that starts training."""
 
 import gc
-import json
 import math
 import os
 import shutil
@@ -32,6 +31,10 @@ from train.runs.offline import quiet_libraries
 from train.runs.reporters import reporter_variables, require_reporters
 from train.substrate.source import Progress, silent
 from trajectory.errors import ConfigurationError
+from trajectory.files import READABLE, make_folders, replace_file, sync_files, sync_folder
+
+_WHOLE = "whole"
+"""The file in a checkpoint that says so."""
 
 type RowMaker = Callable[[Any], Rows]
 """Makes rows with a tokenizer."""
@@ -84,7 +87,7 @@ def fit(
     """
     require_reporters(spec.training.reporters)
     attention_options(spec.training)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folders(out)
     variables = reporter_variables(spec.training.reporters, out)
     with quiet_libraries(scratch(out), **variables):
         prepare(spec.training)
@@ -151,7 +154,7 @@ def train_rows(
             base=base,
             rows=rows,
             arguments=training_arguments(spec, len(rows), out),
-            callbacks=[metrics_callback(metrics, progress)],
+            callbacks=[metrics_callback(metrics, progress), _checkpoint_callback()],
             adapter=_adapter(spec),
         )
     )
@@ -323,24 +326,48 @@ def _save_what_was_learned(trainer: Any) -> None:
     """Write a checkpoint of the last whole step; of several processes only the periodic ones count."""
     import torch
 
-    if trainer.accelerator.num_processes == 1 and trainer.state.global_step:
+    checkpoint = Path(trainer.args.output_dir) / f"checkpoint-{trainer.state.global_step}"
+    if trainer.accelerator.num_processes > 1 or not trainer.state.global_step:
+        return
+    if not _is_whole(checkpoint):
         trainer.model.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         trainer._save_checkpoint(trainer.model, trial=None)
+        _mark_whole(checkpoint)
+
+
+def _checkpoint_callback() -> Any:
+    """Return a trainer callback that marks each checkpoint once all of it is on the disk."""
+    import torch
+    from transformers import TrainerCallback
+
+    class CheckpointCallback(TrainerCallback):  # type: ignore[misc]
+        """Waits for the disk, and for the processes that write parts of the checkpoint."""
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            if torch.distributed.is_available() and torch.distributed.is_initialized():
+                torch.distributed.barrier()
+            if state.is_world_process_zero:
+                _mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+    return CheckpointCallback()
+
+
+def _mark_whole(checkpoint: Path) -> None:
+    sync_files(path for path in checkpoint.rglob("*") if path.is_file())
+    replace_file(checkpoint / _WHOLE, b"", READABLE)
+    for folder in (checkpoint.parent, checkpoint.parent.parent):
+        sync_folder(folder)
 
 
 def _checkpoint(out: Path) -> Path | None:
-    """Return the last whole checkpoint; a kill or a full disk may have left part of a later one."""
+    """Return the last whole checkpoint; a kill, a full disk or a power cut may have left part of a later one."""
     found = (path for path in (out / "checkpoints").glob("checkpoint-*") if _is_whole(path))
     return max(found, key=_step_of, default=None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_bytes())  # what the trainer writes last
-    except (OSError, ValueError):
-        return False
-    return True
+    return (checkpoint / _WHOLE).is_file()
 
 
 def _step_of(checkpoint: Path) -> int:

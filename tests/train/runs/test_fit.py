@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.lakehouse.power import Power
 from tests.train.conftest import make_model
 from tests.train.test_chat_templates import tokenizer_of
 from train.errors import TrainingError
@@ -104,7 +105,26 @@ def test_resume_passes_over_a_checkpoint_that_was_cut_off(tiny_model: Path, tmp_
     shutil.copytree(tmp_path / "whole" / "checkpoints" / kept.name, kept)
     torn.mkdir()
     (torn / "model.safetensors").write_bytes((kept / "model.safetensors").read_bytes()[:99])
+    shutil.copy(
+        kept / "trainer_state.json", torn
+    )  # after a power cut the last one written may be whole
     resumed = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True)
+    assert (resumed.steps, weights(resumed)) == (whole.steps, weights(whole))
+
+
+def test_after_a_power_cut_training_goes_on_from_its_last_checkpoint(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    used = spec(save_steps=3)
+    whole = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "whole")
+    (tmp_path / "home").mkdir()
+    with Power(tmp_path / "home") as power:
+        fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "home" / "run")
+    power.cut()
+    out = tmp_path / "home" / "run"
+    assert {path.name for path in (out / "checkpoints").iterdir()} >= {"checkpoint-3"}
+    assert not (out / "model").exists()
+    resumed = fit(used, base=tiny_model, make_rows=rows, out=out, resume=True)
     assert (resumed.steps, weights(resumed)) == (whole.steps, weights(whole))
 
 

@@ -13,6 +13,7 @@ from proxy.routes.shadow import Shadows
 from proxy.spool import SpoolUnavailableError
 from proxy.telemetry.counters import Counters
 from proxy.telemetry.spans import SpanExporter
+from trajectory.errors import IntegrityError
 
 _log = logging.getLogger(__name__)
 
@@ -75,9 +76,10 @@ class Services:
             del self.calls[key_id]
 
     def fault(self, where: str, error: Exception) -> None:
-        """Count an error of our own; its text may hold content, so only its type is logged."""
+        """Count an error of our own; its text may hold content, unless it names a damaged file."""
         self.counters.faults += 1
-        _log.error("%s fault: %s", where, type(error).__name__)
+        damage = isinstance(error, IntegrityError)
+        _log.error("%s fault: %s", where, error if damage else type(error).__name__)
 
     def tell(
         self,

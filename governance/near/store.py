@@ -9,7 +9,7 @@ import sqlite3
 import weakref
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +19,12 @@ from governance.near.features import Features, NearDocument
 from governance.near.minhash import BandKeys, Signatures, band_keys
 from governance.near.shingles import Shingles
 from trajectory.errors import IntegrityError
-from trajectory.files import make_folders
+from trajectory.files import make_folders, replace_file
 from trajectory.sqlite_file import begin_log, transaction
 
 _FILE = "near.sqlite"
+_DAMAGED = "damaged"
+"""The file that says so: whoever opens the folder next builds the index again."""
 BUCKET = 32
 """Most documents that are kept in one band; more are near each other anyway."""
 _WAIT_SECONDS = 60
@@ -67,6 +69,8 @@ class NearStore:
         where = ":memory:"
         if folder is not None:
             make_folders(folder, 0o700)
+            if (folder / _DAMAGED).exists():
+                raise self._unusable("it was found damaged")
             if any(not path.name.startswith(_FILE) for path in folder.iterdir()):
                 raise self._unusable("an earlier version made it")
             where = str(folder / _FILE)
@@ -88,8 +92,9 @@ class NearStore:
 
     def __len__(self) -> int:
         """Return how many documents are kept."""
-        ((count,),) = self._database.execute("SELECT count(*) FROM document")
-        return int(count)
+        with self._readable():
+            ((count,),) = self._database.execute("SELECT count(*) FROM document")
+            return int(count)
 
     def names(self) -> list[str]:
         """Return the documents that are kept."""
@@ -99,21 +104,23 @@ class NearStore:
     def sharing_a_band(self, keys: BandKeys) -> dict[int, list[int]]:
         """Return the numbers of kept documents that share a band, by the row of ``keys``."""
         ask, found = self._database.execute, defaultdict[int, list[int]](list)
-        ask("DELETE FROM asked")
-        self._database.executemany(
-            "INSERT INTO asked VALUES (?, ?)", _bands(keys, range(len(keys)))
-        )
         sql = (
             "SELECT DISTINCT place, number FROM asked JOIN band USING (key) ORDER BY place, number"
         )
-        for place, number in ask(sql):
-            found[place].append(number)
+        with self._readable():
+            ask("DELETE FROM asked")
+            self._database.executemany(
+                "INSERT INTO asked VALUES (?, ?)", _bands(keys, range(len(keys)))
+            )
+            for place, number in ask(sql):
+                found[place].append(number)
         return found
 
     def documents(self, numbers: Sequence[int]) -> list[KeptDocument]:
         """Return the documents of these numbers."""
         sql = "SELECT number, name, groups, rank, signature FROM document WHERE number = ?"
-        rows = [self._database.execute(sql, (number,)).fetchone() for number in numbers]
+        with self._readable():
+            rows = [self._database.execute(sql, (number,)).fetchone() for number in numbers]
         return [
             KeptDocument(number, name, frozenset(json.loads(groups)), rank, signature)
             for number, name, groups, rank, signature in filter(None, rows)
@@ -122,7 +129,8 @@ class NearStore:
     def said(self, number: int) -> tuple[Shingles, Shingles]:
         """Return the shingles of a document and of its answer."""
         sql = "SELECT text, answer FROM said WHERE number = ?"
-        text, answer = self._database.execute(sql, (number,)).fetchone() or (b"", b"")
+        with self._readable():
+            text, answer = self._database.execute(sql, (number,)).fetchone() or (b"", b"")
         return np.frombuffer(text, np.uint32), np.frombuffer(answer, np.uint32)
 
     def replace(
@@ -154,7 +162,8 @@ class NearStore:
         """Delete documents; return how many there were."""
         with self._transaction():
             count = self._delete(names)
-        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with self._readable():
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return count
 
     def _delete(self, names: Collection[str]) -> int:
@@ -191,9 +200,19 @@ class NearStore:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
+        """Tell damage from full disks and other writers, and leave word of it for whoever opens the index next.
+
+        Only part of the file may be damaged, which nobody sees before that part is asked for.
+        """
         try:
             yield
         except sqlite3.DatabaseError as error:
+            code = error.sqlite_errorcode & 0xFF
+            if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+                raise  # not other columns, as another version makes them
+            if self._folder is not None:
+                with suppress(OSError):
+                    replace_file(self._folder / _DAMAGED, b"")
             raise self._unusable(f"cannot be read ({type(error).__name__})") from None
 
     def _unusable(self, why: str) -> IntegrityError:

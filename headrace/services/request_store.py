@@ -17,6 +17,7 @@ from headrace.console.users import User
 from trajectory.canonical import JsonValue, canonical_json
 from trajectory.errors import ConfigurationError
 from trajectory.files import locked, make_folders
+from trajectory.sqlite_file import damage_told
 
 WAITING, APPROVED, DONE, FAILED = "waiting", "approved", "done", "failed"
 REJECTED, EXPIRED = "rejected", "expired"
@@ -79,7 +80,12 @@ class RequestStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._path, timeout=30)) as file, file:
+        remedy = "restore it, or move it away: what waits in it is then asked for again"
+        with (
+            damage_told(self._path, remedy),
+            closing(sqlite3.connect(self._path, timeout=30)) as file,
+            file,
+        ):
             yield file
 
     def ask(

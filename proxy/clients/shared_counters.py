@@ -5,6 +5,7 @@ others counted. A restart loses nothing; ``kill -9`` loses the last quarter of a
 all workers is claimed in the file itself, one by one.
 """
 
+import logging
 import sqlite3
 import threading
 import time
@@ -38,6 +39,8 @@ RETURNING used
 _PATIENCE_MS = 50
 """How long the event loop may wait for a worker that is writing."""
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class _Count:
@@ -52,8 +55,8 @@ class _Count:
 class SharedCounters:
     """Counts by name, each until it expires; the file is made when the first count is needed.
 
-    When the file cannot be read or written, counting goes on in memory alone and ``failures``
-    grows.
+    When the file cannot be read or written, counting goes on in memory alone, ``failures`` grows, and the log
+    says so once.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,6 +68,17 @@ class SharedCounters:
         self._reading: sqlite3.Connection | None = None
         self.failures = 0
         """How often the file failed."""
+        self._told = False
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        if not self._told:
+            _log.error(
+                "%s: %s; each worker counts alone: check the disk, or move the file away, and counts begin anew",
+                self._path,
+                type(error).__name__,
+            )
+        self._told = True
 
     def used(self, name: str, expires: float) -> int:
         """Return how much was counted under a name."""
@@ -87,8 +101,8 @@ class SharedCounters:
             try:
                 claim = {"name": name, "most": most, "expires": expires, "now": time.time()}
                 return self._shared().execute(_CLAIM, claim).fetchone() is not None
-            except (sqlite3.Error, OSError):
-                self.failures += 1
+            except (sqlite3.Error, OSError) as error:
+                self._failed(error)
             if self._total(name, expires) >= most:
                 return False
             self._counts[name].pending += 1
@@ -113,10 +127,15 @@ class SharedCounters:
                 )
                 .fetchone()
             )
-        except (sqlite3.Error, OSError):
-            self.failures += 1
+            return int(row[0]) if row else 0
+        except (
+            sqlite3.Error,
+            OSError,
+            ValueError,
+            TypeError,
+        ) as error:  # damage may leave no number
+            self._failed(error)
             return before
-        return int(row[0]) if row else 0
 
     def _shared(self) -> sqlite3.Connection:
         """Return the connection of the event loop, which does not wait for long."""
@@ -142,10 +161,11 @@ class SharedCounters:
             self._flying = frozenset(taken)
         try:
             totals = self._exchange(taken, now)
-        except (sqlite3.Error, OSError):
-            self.failures += 1
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+            self._failed(error)
             self._give_back(taken)
             return
+        self._told = False
         with self._mutex:
             self._flying = frozenset()
             for name, total in totals.items():

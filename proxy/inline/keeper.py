@@ -19,6 +19,7 @@ from proxy.inline.kept_histories import (
 from proxy.inline.openai import ChatRequest, ConversationRequest, calls_and_end
 from proxy.inline.requests import BareRequest, WireRequest
 from proxy.inline.restorer import IssuedSurrogates
+from trajectory.errors import IntegrityError
 from trajectory.surrogate import PseudonymisedText
 
 ANSWERED_WITHIN = 24 * 3600.0
@@ -37,8 +38,8 @@ class HistoryKeeper:
     told: PseudonymisedText
     before: KeptHistory
     """What was known of its conversation; its scope is that of the request."""
-    lost: Callable[[], None]
-    """Told of a history that could not be kept."""
+    lost: Callable[[Exception], None]
+    """Told why a history could not be kept."""
     requests: str = ""
     """Under which those of the requests in it are kept."""
     _kept: KeptHistory | None = None
@@ -100,8 +101,11 @@ class HistoryKeeper:
         """Take an object of the answer; one that the provider keeps is kept here, too."""
         try:
             self._take(surrogates, answer)
-        except (OSError, sqlite3.Error, LongHistoryError, SurrogateConflictError):
-            self.lost()  # the answer goes on; who goes on from it is refused
+        except (
+            *(OSError, sqlite3.Error, IntegrityError),
+            *(LongHistoryError, SurrogateConflictError),
+        ) as error:
+            self.lost(error)  # the answer goes on; who goes on from it is refused
 
     def _take(self, surrogates: CallSurrogates, answer: dict[str, Any]) -> None:
         about, named = self.request.about, answer.get("id")

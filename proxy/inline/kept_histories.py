@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trajectory.canonical import canonical_json
-from trajectory.sqlite_file import open_shared, transaction
+from trajectory.sqlite_file import damage_told, open_shared, transaction
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS histories (
@@ -31,6 +31,9 @@ CREATE INDEX IF NOT EXISTS by_expiry ON histories (expires);
 _NONCE_BYTES = 12
 _LONGEST = 2 * 1024 * 1024
 """Bytes of a history that are kept; who has more sends the whole conversation."""
+_REMEDY = (
+    "move it away: who goes on with what a provider keeps sends the whole conversation once more"
+)
 
 
 class SurrogateConflictError(Exception):
@@ -142,8 +145,10 @@ class KeptHistories:
 
         Raises:
             LongHistoryError: it is too long.
+            IntegrityError: the file is damaged.
         """
-        self._write(self._name(owner, object_id), history, longer)
+        with damage_told(self._path, _REMEDY):
+            self._write(self._name(owner, object_id), history, longer)
 
     def merge(self, owner: HistoryOwner, object_id: str, history: KeptHistory) -> bool:
         """Add to the history of a conversation; its writers wait for each other.
@@ -154,23 +159,36 @@ class KeptHistories:
         Raises:
             SurrogateConflictError: another writer gave one of its surrogates to another value.
             LongHistoryError: together they are too long.
+            IntegrityError: the file is damaged.
         """
         name = self._name(owner, object_id)
-        with transaction(self._opened()):
+        with damage_told(self._path, _REMEDY), transaction(self._opened()):
             before = self._found(name)
             if before is not None:
                 self._write(name, before.joined(history))
         return before is not None
 
     def find(self, owner: HistoryOwner, object_id: str) -> KeptHistory | None:
-        """Return what is known of an object; None where it is nobody's, another's or too old."""
-        return self._found(self._name(owner, object_id)) if self._path.exists() else None
+        """Return what is known of an object; None where it is nobody's, another's or too old.
+
+        Raises:
+            IntegrityError: the file is damaged.
+        """
+        if not self._path.exists():
+            return None
+        with damage_told(self._path, _REMEDY):
+            return self._found(self._name(owner, object_id))
 
     def drop(self, owner: HistoryOwner, object_id: str) -> None:
-        """Delete the history of what the provider has deleted."""
+        """Delete the history of what the provider has deleted.
+
+        Raises:
+            IntegrityError: the file is damaged.
+        """
         if self._path.exists():
             name = self._name(owner, object_id)
-            self._opened().execute("DELETE FROM histories WHERE name = ?", (name,))
+            with damage_told(self._path, _REMEDY):
+                self._opened().execute("DELETE FROM histories WHERE name = ?", (name,))
 
     def _write(self, name: str, history: KeptHistory, longer: float = 0.0) -> None:
         raw = _written(history)
@@ -191,9 +209,17 @@ class KeptHistories:
         return None if row is None else self._unsealed(name, row[0])
 
     def forget(self, subjects: Collection[str]) -> int:
-        """Delete every history that names one of these people; return how many did."""
+        """Delete every history that names one of these people; return how many did.
+
+        Raises:
+            IntegrityError: the file is damaged.
+        """
         if not self._path.exists():
             return 0
+        with damage_told(self._path, _REMEDY):
+            return self._forget(subjects)
+
+    def _forget(self, subjects: Collection[str]) -> int:
         file = self._opened()
         named = [
             (name,)
@@ -208,7 +234,7 @@ class KeptHistories:
         """Return what a row holds; None where somebody else wrote it."""
         try:
             raw = self._seal.decrypt(row[:_NONCE_BYTES], row[_NONCE_BYTES:], name.encode())
-        except InvalidTag:
+        except (InvalidTag, ValueError, TypeError):  # the latter where it is cut short
             return None
         return read_kept_history(json.loads(raw))
 

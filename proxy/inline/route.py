@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -44,8 +45,11 @@ from proxy.inline.requests import (
 from proxy.inline.restorer import IssuedSurrogates
 from proxy.responses import Reason
 from proxy.telemetry.counters import Counters
+from trajectory.errors import IntegrityError
 from trajectory.exchange import Headers
 from trajectory.surrogate import PseudonymisedText, scope_key
+
+_log = logging.getLogger(__name__)
 
 REQUESTS: tuple[type[WireRequest], ...] = (
     ChatRequest,
@@ -186,6 +190,8 @@ class RouteInline:
         self._terms = terms
         self._counters = counters
         self._lanes = FairLanes(terms.pseudonymizers)
+        self._problem = ""
+        """The damage that was told last."""
 
     def close(self) -> None:
         """Let go of the threads, and of what they read."""
@@ -271,7 +277,8 @@ class RouteInline:
         except _UnknownHistoryError:
             self._failed(owner.route, "unknown_response", Reason.UNKNOWN_RESPONSE)
             return None
-        except Exception:  # noqa: BLE001 - whatever it is, nothing vouches for this body
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing vouches for this body
+            self._tell(error)
             self._failed(owner.route, "failed", Reason.NOT_PSEUDONYMISED)
             return None
         request, told, says, before, keep = looked
@@ -416,7 +423,8 @@ class RouteInline:
         told: PseudonymisedText,
         before: KeptHistory,
     ) -> HistoryKeeper:
-        def lost() -> None:
+        def lost(error: Exception) -> None:
+            self._tell(error)
             self._counters.inline[owner.route, "history_lost"] += 1
 
         return HistoryKeeper(histories, owner, request, told, before, lost)
@@ -460,6 +468,12 @@ class RouteInline:
                     return "conversation", secrets.token_hex(16)  # it begins with nobody's words
                 return "beginning", blake2b(beginning, digest_size=16).hexdigest()
         return ("tenant",)
+
+    def _tell(self, error: Exception) -> None:
+        """Say once in the log which file is damaged; the text of any other error may hold content."""
+        if isinstance(error, IntegrityError) and str(error) != self._problem:
+            self._problem = str(error)
+            _log.error("%s", error)
 
     def _failed(self, route: str, what: str, reason: Reason) -> None:
         """Count a request that could not be looked into; let it pass where policy says so."""

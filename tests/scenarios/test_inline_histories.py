@@ -386,6 +386,25 @@ def test_erasing_an_end_user_takes_what_is_kept_of_their_conversation(
         assert refusal(gateway, gateway.key, hers).status_code == 400
 
 
+def test_a_damaged_file_of_histories_is_named_in_the_log_and_stops_no_new_conversation(
+    scene: Scene,
+) -> None:
+    path = scene.setup.histories
+    with scene.gateway() as gateway, client_of(gateway) as client:
+        named = ask(client, SAID, None, stream=False).id
+        for one in path.parent.glob(f"{path.name}*"):
+            one.unlink()
+        path.write_bytes(b"no database at all, and longer than a header of one" * 100)
+        assert refusal(gateway, gateway.key, named).status_code in (400, 503)
+        assert EMAIL in ask(client, SAID, None, stream=False).output_text
+        (told,) = [line for line in gateway.log.read_text().splitlines() if str(path) in line]
+        assert "is damaged" in told
+        assert "move it away" in told
+        path.unlink()
+        first = ask(client, SAID, None, stream=False).id
+        assert EMAIL in ask(client, "Who am I?", first, stream=False).output_text
+
+
 def test_where_policy_keeps_nothing_each_is_refused(tmp_path: Path) -> None:
     setup = inline_setup(tmp_path / "policy", routes=["model"], history_hours=0)
     memory = Memory()

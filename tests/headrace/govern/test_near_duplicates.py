@@ -2,11 +2,14 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from governance.near.store import NearStore
 from governance.policy import PolicyBundle
 from governance.policy.dedup import NearDuplicates
 from governance.redact.pseudonym import subject_id
@@ -28,6 +31,7 @@ from tests.governance.factories import (
 )
 from tests.governance.near.test_register import ANSWER, QUESTION, lamps
 from trajectory.assembly.result import PlacedCall
+from trajectory.errors import IntegrityError
 
 SPEC = NearDuplicates()
 OTHER = "Which screws hold a wooden shelf on a brick wall, and how deep must the holes be drilled{}"
@@ -100,6 +104,47 @@ def test_what_is_missing_is_read_again_from_the_lake(house: RestartedGovernor, d
     assert house.add(lamps(3, "!"), shelf(4, "!")) == []
     assert bool(house.said) == (damage == "broken")
     assert house.add(lamps(5, "?")) == []
+
+
+@pytest.mark.parametrize("table", ["band", "document", "said"])
+def test_damage_that_is_met_in_a_batch_is_mended_by_the_next_start(
+    house: RestartedGovernor, table: str
+) -> None:
+    house.add(lamps(1), shelf(2))
+    (path,) = house.index.rglob("near.sqlite")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (root,) = file.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,))
+        (size,) = file.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((root[0] - 1) * size)
+        file.write(b"?" * size)
+    batches = house.batches
+    with suppress(IntegrityError):
+        house.add(lamps(3, "!"), shelf(4, "!"))
+        assert table == "document", "it is read at the start"
+    house.batches = batches
+    assert house.add(lamps(3, "!"), shelf(4, "!")) == []
+    assert "it is built again from the lake" in house.said[-1]
+
+
+def test_a_full_disk_is_no_damage(
+    house: RestartedGovernor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.add(lamps(1))
+    before = house.index.stat().st_ino
+
+    def refuse(*_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NearStore, "_delete", refuse)
+        with pytest.raises(sqlite3.OperationalError):
+            house.add(shelf(2))
+    house.add(shelf(3, "!"))
+    assert (house.index.stat().st_ino, house.said) == (before, [])
 
 
 def test_another_policy_compares_anew_and_leaves_no_old_index(house: RestartedGovernor) -> None:

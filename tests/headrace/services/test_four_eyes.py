@@ -24,7 +24,9 @@ from headrace.services import four_eyes
 from headrace.services.acts import ERASE, POLICY, PROMOTE, REVEAL
 from headrace.services.changes import model_registry
 from headrace.services.erasure import ErasureRequest, erasure_of
+from headrace.services.policy_copies import adopt, copy_bundle
 from headrace.services.request_store import ActRequest, RequestStore
+from tests.lakehouse.power import Power
 from tests.train.lakes import Session, lake_of
 from trajectory.errors import ConfigurationError, HeadraceError, IntegrityError
 
@@ -306,3 +308,19 @@ def test_the_command_line_asks_and_does_not_approve_for_the_same_person(
     shown = json.loads(told("requests", "show", request_id, "--json")[0])
     assert (shown["status"], shown["decided_by"]) == ("done", "the-other")
     assert live(app) == version
+
+
+def test_after_a_power_cut_what_was_asked_for_can_be_adopted(app: AppContext) -> None:
+    home = app.home.create()
+    with Power(home.root) as power:
+        name, bundle = copy_bundle(home, SHIPPED)
+    power.cut()
+    assert adopt(home, name).content_hash == bundle.content_hash
+
+
+def test_a_damaged_file_of_requests_is_named(app: AppContext) -> None:
+    folder = app.home.create().requests
+    RequestStore(folder)
+    (folder / "requests.sqlite").write_bytes(b"no database at all, and long enough for one" * 100)
+    with pytest.raises(IntegrityError, match=r"requests\.sqlite is damaged .*move it away"):
+        RequestStore(folder).list()

@@ -1,8 +1,11 @@
 """Counts: exact, shared over one file, remembered over restarts, in memory where the file fails."""
 
+import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from proxy.clients.shared_counters import FLUSH_SECONDS, SharedCounters
 
@@ -51,6 +54,33 @@ def test_without_its_file_counting_goes_on_in_memory(tmp_path: Path) -> None:
     ledger.add("a", 1, FAR)
     assert ledger.used("a", FAR) == 3
     assert ledger.failures == 2
+
+
+def test_a_damaged_file_is_named_and_counting_goes_on_in_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "limits.sqlite"
+    path.write_bytes(b"no database at all, and longer than a header of one" * 100)
+    ledger = SharedCounters(path)
+    for _ in range(3):
+        ledger.add("a", 1, FAR)
+        ledger.flush()
+    assert ledger.used("a", FAR) == 3
+    assert [ledger.claim("s", 2, FAR) for _ in range(3)] == [True, True, False]
+    (told,) = caplog.messages
+    assert told.startswith(f"{path}: DatabaseError; ")
+    assert "move the file away" in told
+
+
+def test_a_count_that_is_no_number_stops_no_call(tmp_path: Path) -> None:
+    with closing(SharedCounters(tmp_path / "counts")) as ledger:
+        ledger.add("a", 1, FAR)
+        ledger.flush()
+    with closing(sqlite3.connect(tmp_path / "counts", isolation_level=None)) as file:
+        file.execute("UPDATE counts SET used = 'what?'")
+    with closing(SharedCounters(tmp_path / "counts")) as ledger:
+        ledger.add("a", 2, FAR)
+        assert ledger.used("a", FAR) == 2
 
 
 def test_steps_are_claimed_exactly_by_many(tmp_path: Path) -> None:

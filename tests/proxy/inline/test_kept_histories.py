@@ -1,10 +1,11 @@
 """Histories of responses that providers keep: for their own client key alone, sealed, and not for long."""
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from proxy.inline.kept_histories import (
     SurrogateConflictError,
     read_kept_history,
 )
+from trajectory.errors import IntegrityError
 
 OWNER = HistoryOwner("acme", "key-1", "model")
 KEPT = KeptHistory(
@@ -193,6 +195,32 @@ def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path, opened: Opens) -> 
     assert other.find(OWNER, "resp_1") is None
     one.keep(OWNER, "resp_2", KEPT)
     assert other.find(OWNER, "resp_2") == KEPT
+
+
+def test_a_damaged_file_is_named_whatever_is_asked_of_it(tmp_path: Path, opened: Opens) -> None:
+    path = tmp_path / "histories.sqlite"
+    path.write_bytes(b"no database at all, and longer than a header of one" * 100)
+    histories = opened(path)
+    for work in (
+        lambda: histories.keep(OWNER, "resp_1", KEPT),
+        lambda: histories.merge(OWNER, "resp_1", KEPT),
+        lambda: histories.find(OWNER, "resp_1"),
+        lambda: histories.drop(OWNER, "resp_1"),
+        lambda: histories.forget(["subject-1"]),
+    ):
+        with pytest.raises(IntegrityError, match=r"histories\.sqlite is damaged .*move it away"):
+            work()
+
+
+@pytest.mark.parametrize("kept", [0, 5, 20])
+def test_a_history_that_was_cut_short_is_none(tmp_path: Path, opened: Opens, kept: int) -> None:
+    path = tmp_path / "histories.sqlite"
+    histories = opened(path)
+    histories.keep(OWNER, "resp_1", KEPT)
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("UPDATE histories SET sealed = substr(sealed, 1, ?)", (kept,))
+    assert histories.find(OWNER, "resp_1") is None
+    assert histories.forget(["subject-1"]) == 0
 
 
 def test_threads_share_it(tmp_path: Path, opened: Opens) -> None:

@@ -313,7 +313,7 @@ def test_the_command_line_asks_and_does_not_approve_for_the_same_person(
 def test_after_a_power_cut_what_was_asked_for_can_be_adopted(app: AppContext) -> None:
     home = app.home.create()
     with Power(home.root) as power:
-        name, bundle = copy_bundle(home, SHIPPED)
+        name, bundle = copy_bundle(home, SHIPPED / "default")
     power.cut()
     assert adopt(home, name).content_hash == bundle.content_hash
 

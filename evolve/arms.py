@@ -8,7 +8,7 @@ live version answers its sessions; they count as failed.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -128,6 +128,24 @@ class Thresholds:
     """Of all its calls; a price may be unknown for a new version, tokens are not."""
 
 
+class Undrawn(NamedTuple):
+    """What joined neither arm: an artefact is drawn by the session's name in the request's head."""
+
+    sessions: int
+    steps: int
+
+    @property
+    def told(self) -> str:
+        """In words, with what to do."""
+        return (
+            f"{self.sessions} sessions ({self.steps} steps) joined neither arm: a session joins by its name "
+            "in the request's head (x-headrace-session)"
+        )
+
+
+NONE_UNDRAWN = Undrawn(0, 0)
+
+
 def names(ladder: Ladder) -> tuple[str, ...]:
     """Return the comparisons of a ladder."""
     return (SUCCESS, *(slice_name(one) for one in ladder.slices), *ladder.guards)
@@ -182,6 +200,21 @@ def _within(one: TrafficSlice, values: dict[str, Any], at: int) -> str:
         values[f"{key}_{at}"] = value
         conditions += f" AND {columns[key]} = ${key}_{at}"
     return conditions
+
+
+_UNDRAWN = f"""
+SELECT count(DISTINCT (tenant_id, trajectory_id)) AS sessions, count(*) AS steps FROM steps
+WHERE kind = 'model' AND role_in_graph NOT IN ('shadow', 'auxiliary') AND started_at >= $begun
+  AND event_date >= $begun::TIMESTAMPTZ::DATE - 1 AND {_OF_ARTIFACT}
+  AND json_extract_string(ext, '$.artifact_arm') IS NULL
+"""  # noqa: S608 - fixed text
+
+
+def undrawn(source: ArmSource, subject: TrialSubject, begun: datetime) -> Undrawn:
+    """Return what an artefact's routes answered since the rung was entered, and that joined neither arm."""
+    values = {**subject.values, "begun": begun}
+    (row,) = source.query(_UNDRAWN, parameters=_used(_UNDRAWN, values)).to_pylist()
+    return Undrawn(row["sessions"], row["steps"])
 
 
 def thresholds(source: ArmSource, subject: TrialSubject, until: datetime) -> Thresholds:

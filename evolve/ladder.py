@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from evolve import arms
-from evolve.arms import ArmSource, Thresholds, TrialSubject
+from evolve.arms import NONE_UNDRAWN, ArmSource, Thresholds, TrialSubject
 from evolve.decisions import DecisionBook
 from evolve.detectors import Counted, e_process
 from evolve.policy import Exam, Ladder, Rung
@@ -364,6 +364,8 @@ class TrialRunner:
         ladder, since = state.ladder, state.seen_until or state.moved_at
         until = now - timedelta(minutes=ladder.settle_minutes)
         subject, limits = _subject(state), state.thresholds
+        if state.kind == "artifact":  # a model's calls without a name are drawn by their connection
+            state = replace(state, undrawn=arms.undrawn(self._source, subject, state.moved_at))
         if until > since:
             if limits == Thresholds():
                 limits = arms.thresholds(self._source, subject, since)
@@ -380,6 +382,8 @@ class TrialRunner:
                 state = replace(state, thresholds=limits, comparisons=known, seen_until=until)
         shown = state.comparisons or dict.fromkeys(arms.names(ladder), ArmComparison())
         verdict = judge(ladder, shown, _lasted(state))
+        if verdict.outcome == "end" and state.undrawn.sessions:
+            verdict = TrialVerdict("end", (*verdict.reasons, state.undrawn.told))
         if verdict.outcome == "go on" and "live" in ladder.ask and "live" in state.approved:
             verdict = TrialVerdict("promote", ("approved",))
         return state, verdict
@@ -437,7 +441,7 @@ class TrialRunner:
         kept = state.comparisons if rung == "live" else {}
         moved = replace(
             state, rung=rung, moved_at=self._clock(), entered=False, asks=None, seen_until=None,
-            lasted_seconds=0.0, comparisons=kept, reasons=verdict.reasons,
+            lasted_seconds=0.0, undrawn=NONE_UNDRAWN, comparisons=kept, reasons=verdict.reasons,
         )  # fmt: skip
         return self._save("moved", moved)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from evolve.arms import Thresholds
+from evolve.arms import NONE_UNDRAWN, Thresholds, Undrawn
 from evolve.detectors import Counted
 from evolve.policy import Ladder, Rung
 from evolve.trial import ArmComparison, Arms
@@ -61,6 +61,8 @@ class TrialState:
     """What its exam found, rule by rule."""
     tenant: str | None = None
     """Whose calls an artefact is for; None for everybody's."""
+    undrawn: Undrawn = NONE_UNDRAWN
+    """What joined neither arm since it came to this rung."""
     closed: bool = False
     """Whether nothing is left to be done about how it ended."""
 
@@ -80,6 +82,7 @@ class TrialState:
             "since": self.moved_at,
             "asks": self.asks,
             "outcome": self.outcome,
+            "undrawn": self.undrawn.sessions,
             "reasons": self.reasons,
         }
 
@@ -157,6 +160,7 @@ def _read(path: Path) -> TrialState:
             value[name] = tuple(value.get(name) or ())
         value["ladder"] = Ladder.model_validate(value["ladder"])
         value["thresholds"] = Thresholds(**value["thresholds"])
+        value["undrawn"] = Undrawn(*value.get("undrawn") or (0, 0))
         value["comparisons"] = {
             name: ArmComparison(
                 Arms(*(Counted(*each) for each in one["arms"])),

@@ -198,6 +198,7 @@ def _show(state: "TrialState", *, as_json: bool) -> None:
         "asks", "outcome", "ended_at", "reasons", "exam",
     )  # fmt: skip
     fields = {name: getattr(state, name) for name in names}
+    fields |= {"undrawn_sessions": state.undrawn.sessions, "undrawn_steps": state.undrawn.steps}
     rows = [_row(name, one) for name, one in state.comparisons.items()]
     if as_json:
         print_fields({**fields, "comparisons": rows}, as_json=True)

@@ -600,6 +600,31 @@ def test_an_artefact_that_does_harm_is_taken_back(shop: Shop) -> None:
     assert shop.artifacts.live("style") is None
 
 
+def test_a_trial_tells_what_joined_neither_arm(shop: Shop) -> None:
+    first_artifact(shop)
+    shop.unnamed(7)
+    for _ in range(6):
+        shop.shown("style@0001", 0.4, 0.4, sessions=3)
+        shop.runner.step()
+        state = shop.files.get("style")
+        assert state.undrawn.sessions == 7
+    assert state.undrawn.steps > 7, "sessions have several steps"
+    assert state.outcome == "max_days"
+    assert state.reasons[-1] == state.undrawn.told
+    assert state.reasons[-1].startswith("7 sessions (")
+    assert "x-headrace-session" in state.reasons[-1]
+
+
+def test_a_trial_whose_sessions_are_all_drawn_tells_of_none(shop: Shop) -> None:
+    first_artifact(shop)
+    for _ in range(6):
+        shop.shown("style@0001", 0.4, 0.4, sessions=3)
+        shop.runner.step()
+    state = shop.files.get("style")
+    assert (state.outcome, state.undrawn.sessions) == ("max_days", 0)
+    assert not any("neither arm" in reason for reason in state.reasons)
+
+
 def test_the_gateway_tells_trials_as_metrics(shop: Shop) -> None:
     begin(shop)
     shop.day(0.3, 0.3)

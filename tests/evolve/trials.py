@@ -139,6 +139,16 @@ class Shop:
         rows.write(self.lake)
         self.now += timedelta(days=1)
 
+    def unnamed(self, sessions: int) -> None:
+        """Let as many sessions pass that name none: the gateway draws nothing for them."""
+        rows = Rows()
+        for number in range(sessions):
+            one = ShopSession(
+                f"{self.now:%d%H%M}-n{number}", "acme", "refund", self.now, model="shop@0001"
+            )
+            one.add_to(rows)
+        rows.write(self.lake)
+
     def copies(self, number: int, *, failed: float = 0.0) -> None:
         """Let copied calls be answered by the shadow."""
         draw, rows = random.Random(number), Rows()  # noqa: S311 - no secret

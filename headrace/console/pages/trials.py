@@ -62,6 +62,7 @@ def _one(asked: PageRequest) -> Mapping[str, Any]:
             "ended_at": state.ended_at,
             "reasons": state.reasons,
             "exam": state.exam,
+            "undrawn": state.undrawn.told if state.undrawn.sessions else None,
             "share_of_sessions": state.ladder.canary,
         },
         "confidence": _CONFIDENCE,

@@ -40,6 +40,8 @@ METRICS: dict[SignalName, str] = {
     "invalid_arguments": "sessions without invalid arguments",
 }
 """Per signal the share of sessions that a change should bring back."""
+_RULE_ON_PEOPLE = "human_implicit headrace:"
+"""How evaluators begin that are such rules: kind of the source, and the source."""
 _LISTED = 20
 """Clusters that a decision lists at most."""
 
@@ -332,15 +334,29 @@ def _guards(
 
 
 def _evaluator_guard(spec: EvolutionSpec, evidence: Evidence, case: DetectorState) -> GuardTrace:
-    """Forbid where somebody else judges since about when the case began."""
+    """Forbid where somebody else judges since about when the case began.
+
+    What people do is read in every session by Headrace's own rules. So the first that they say is an event, and
+    no new evaluator, unless another version of the rule read before.
+    """
     judged = evidence.evaluators.get(case.signal, {})
     begin = max(0, case.start - spec.detectors.clusters.new_within_nights)
     everything = sum(sum(nights[begin:]) for nights in judged.values())
     for name in sorted(judged):
         now, before = sum(judged[name][begin:]), sum(judged[name][:begin])
-        if before == 0 and now > 0 and now >= spec.guards.evaluator_share * everything:
+        is_new = before == 0 and now > 0 and now >= spec.guards.evaluator_share * everything
+        if is_new and not _is_first_of_its_rule(name, judged, begin):
             return GuardTrace("evaluator", True, f"{name} judges since the case began")
     return GuardTrace("evaluator", False, "the same evaluators judge as before")
+
+
+def _is_first_of_its_rule(name: str, judged: Mapping[str, tuple[int, ...]], begin: int) -> bool:
+    """Tell whether an evaluator is a rule of Headrace on people, of which no version found anything before."""
+    rule = name.rpartition(" ")[0]
+    before = (
+        sum(nights[:begin]) for who, nights in judged.items() if who.rpartition(" ")[0] == rule
+    )
+    return name.startswith(_RULE_ON_PEOPLE) and not any(before)
 
 
 def _gold_guard(spec: EvolutionSpec, evidence: Evidence, case: DetectorState) -> GuardTrace:

@@ -218,6 +218,23 @@ def test_a_judge_that_nobody_knew_forbids_a_change(tmp_path: Path) -> None:
     assert guards(found)["evaluator"] == (True, "verifier tests 2 judges since the case began")
 
 
+def test_the_first_corrections_that_people_make_forbid_nothing(tmp_path: Path) -> None:
+    lake, made = Lake.open(str(tmp_path)), Traffic(3, "fact_missing", CHANGE, sessions=150)
+    whose = {"birch": CHANGE}  # nobody else ever corrects, and they not before
+    for night in range(CHANGE + 2):
+        rows = made.nights(night, night + 1)
+        rows.signals[:] = [
+            one for one in rows.signals
+            if one.name != "correction" or whose.get(one.tenant_id, night + 1) <= night
+        ]  # fmt: skip
+        rows.write(lake)
+    found = plan(lake, policy(signals=["correction_rate"]), as_of=day(CHANGE + 2))
+    considered: Any = found.document["considered"]
+    assert considered["case"] == "correction_rate"
+    assert guards(found)["evaluator"] == (False, "the same evaluators judge as before")
+    assert found.surface == "memory"
+
+
 def test_gold_signals_that_disagree_since_forbid_a_change(tmp_path: Path) -> None:
     lake, made = trouble(tmp_path, "tool_renamed")
     gold = [

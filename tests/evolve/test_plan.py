@@ -109,6 +109,52 @@ def test_a_guard_forbids_a_change(changes: dict[str, Any], guard: str) -> None:
     assert decided_part["rule"] == "everywhere", "what would have been changed is told"
 
 
+CORRECTED = "human_implicit headrace:correction"
+
+
+def corrections(**evaluators: tuple[int, ...]) -> dict[str, Any]:
+    """Return a window whose case is one of corrections, with who said so night by night."""
+    return {
+        "series": (Series("correction_rate", "", (*(Counted(200, 0),) * 38, *(Counted(200, 40),) * 4)),),
+        "evaluators": {"correction_rate": evaluators},
+    }  # fmt: skip
+
+
+def guard_of_evaluators(**evaluators: tuple[int, ...]) -> tuple[bool, str]:
+    spec = policy(signals=["correction_rate"])
+    found: Any = decide(spec, AS_OF, evidence(**corrections(**evaluators)), FixedLookup()).document
+    (guard,) = (one for one in found["considered"]["guards"] if one["name"] == "evaluator")
+    return guard["forbids"], guard["why"]
+
+
+SINCE = (0,) * 38 + (40,) * 4
+UNTIL = (2,) * 38 + (0,) * 4
+
+
+def test_the_first_corrections_by_people_are_no_new_evaluator() -> None:
+    assert guard_of_evaluators(**{f"{CORRECTED} 2": SINCE})[0] is False
+
+
+def test_people_who_correct_for_the_first_time_beside_a_known_judge_are_none_either() -> None:
+    known = {"judge house 1": (4,) * 42}
+    assert guard_of_evaluators(**known, **{f"{CORRECTED} 2": SINCE})[0] is False
+
+
+@pytest.mark.parametrize(
+    "who", ["judge house 2", "verifier tests 2", "rule mine 1", "human_explicit app", "human_implicit app 1"]
+)  # fmt: skip
+def test_the_first_corrections_by_whom_nobody_knew_are_a_new_evaluator(who: str) -> None:
+    forbids, why = guard_of_evaluators(**{who: SINCE})
+    assert forbids
+    assert why == f"{who} judges since the case began"
+
+
+def test_another_version_of_the_rule_on_people_is_a_new_evaluator() -> None:
+    forbids, why = guard_of_evaluators(**{f"{CORRECTED} 2": UNTIL, f"{CORRECTED} 3": SINCE})
+    assert forbids
+    assert why == f"{CORRECTED} 3 judges since the case began"
+
+
 def test_too_little_that_training_may_use_forbids_training() -> None:
     found = decide(policy(), AS_OF, evidence(), FixedLookup(usable=5))
     assert found.surface == "nothing"

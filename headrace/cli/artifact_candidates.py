@@ -55,7 +55,11 @@ def propose(
         list[ProposedKind] | None, typer.Option(help="Repeat; by default what the decision says.")
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(help="Whose sessions; needed where the lake has several.")
+        str | None,
+        typer.Option(
+            help="Whose sessions; of a decision about all tenants, by default each one's; else needed where "
+            "the lake has several."
+        ),
     ] = None,
     tool: Annotated[str | None, typer.Option(help="Only what concerns this tool.")] = None,
     proposer: Annotated[str | None, typer.Option(help="Only this one.")] = None,
@@ -79,11 +83,14 @@ def propose(
     from evolve.proposers.catalog import propose as draw
 
     running = AppContext.of(context)
-    request = _request(running, decision, kind, tenant, tool, people)
-    request = replace(request, proposer=proposer, sessions=sessions)
+    requests = [
+        replace(one, proposer=proposer, sessions=sessions)
+        for one in _requests(running, decision, kind, tenant, tool, people)
+    ]
     artifacts = artifact_registry(running, running.user.name)
     rows = []
-    for document in draw(running.lake, request):
+    drawn = [document for one in requests for document in draw(running.lake, one)]
+    for document in drawn:
         found = artifacts.inspect(document)
         name = document.metadata.name
         running.note_reading(name, "artifact propose")
@@ -106,15 +113,18 @@ def propose(
         print_rows(rows, as_json=as_json, empty="nothing to propose from what was seen")
 
 
-def _request(
+def _requests(
     running: AppContext,
     decision: str | None,
     kinds: list[ProposedKind] | None,
     tenant: str | None,
     tool: str | None,
     people: int,
-) -> "ProposalRequest":
-    """Return what is asked: a decision names surface and cause, options come before it."""
+) -> "list[ProposalRequest]":
+    """Return what is asked: a decision names surface and cause, options come before it.
+
+    A decision that names no tenant is about all of them, and an artefact is one tenant's.
+    """
     from evolve.proposers.catalog import SURFACES_DECIDED, ProposalRequest
     from evolve.proposers.proposer import ProposalBounds
 
@@ -137,19 +147,22 @@ def _request(
         elif dimension in ("tool", "error_class", "argument_path"):
             tool = tool or value.partition(": ")[0]
     known = running.lake.query(
-        "SELECT DISTINCT tenant_id FROM steps ORDER BY tenant_id LIMIT 100"
+        "SELECT DISTINCT tenant_id FROM steps ORDER BY tenant_id"
     ).to_pylist()
     names = [row["tenant_id"] for row in known]
-    if tenant is None and len(names) != 1:
+    if tenant is None and len(names) != 1 and (decision is None or not names):
         raise ConfigurationError(
             f"give --tenant, because artefacts are one tenant's; there are: {', '.join(names) or 'none'}"
         )
-    return ProposalRequest(
-        tenant=tenant or names[0],
-        bounds=ProposalBounds(people=people, tool=tool),
-        surfaces=surfaces,
-        decision=decision_id,
-    )
+    return [
+        ProposalRequest(
+            tenant=one,
+            bounds=ProposalBounds(people=people, tool=tool),
+            surfaces=surfaces,
+            decision=decision_id,
+        )
+        for one in ([tenant] if tenant else names)
+    ]
 
 
 def optimize(

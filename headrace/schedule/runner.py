@@ -165,17 +165,16 @@ class _NightRun:
         said = f"decision {decision}: {decided['surface']} ({decided['reason']})"
         self._progress.reasons.append(said)
         if decided["surface"] in SURFACES_DECIDED:
-            self._decision = decision
-        elif decided["surface"] == "nothing":
-            self._decision = self._open_proposal(done.output)
-        if self._decision is not None:
-            self._answer(self._decision)
+            self._answer(decision, is_new=True)
+        elif decided["surface"] == "nothing" and (last := self._proposal(done.output)) is not None:
+            self._answer(str(last["decision_id"]), is_new=last["status"] == "proposed")
         return self._night(self._outcome(), None, ())
 
-    def _open_proposal(self, tonight: Mapping[str, Any]) -> str | None:
-        """Return the policy's newest proposal for an artefact, until it is settled or due.
+    def _proposal(self, tonight: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the policy's newest proposal for an artefact, until it is rejected or due.
 
-        A night may have ended before it answered; the next one has a decision of its own.
+        A night may have ended before it answered; the next one has a decision of its own. The first artefact
+        that goes live approves it, and those of other tenants follow.
         """
         policy = tonight["policy"]["name"]
         proposals = [
@@ -183,15 +182,18 @@ class _NightRun:
             if row["policy"] == policy and row["surface"] != "nothing"
         ]  # fmt: skip
         last = proposals[-1] if proposals else None
-        if last is None or last["surface"] not in SURFACES_DECIDED or last["status"] != "proposed":
+        if last is None or last["surface"] not in SURFACES_DECIDED:
+            return None
+        if last["status"] not in ("proposed", "approved"):
             return None
         due, now = (datetime.fromisoformat(one) for one in (last["due_at"], tonight["as_of"]))
-        return str(last["decision_id"]) if now < due else None
+        return last if now < due else None
 
-    def _answer(self, decision: str) -> None:
+    def _answer(self, decision: str, *, is_new: bool) -> None:
         """Register what a decision asks for, unless that is done; with the ladder it goes on trial."""
+        self._decision = decision
         known = [row for row in self._try(["artifact", "list"]).rows if row["decision"] == decision]
-        if not known:
+        if is_new and not known:
             for label in self._proposed(decision):
                 self._progress.artifacts.append(label)
                 self._begin_artifact(label)

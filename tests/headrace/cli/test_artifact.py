@@ -1,6 +1,7 @@
 """``headrace artifact``: registered, looked at, promoted and taken back from the command line."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,38 @@ def test_candidates_are_drawn_written_and_registered(
     assert answer(capsys, "propose", "--kind", "memory", "--people", "3") == []
     assert run(["artifact", "propose", "--tenant", "nobody"]) == 0
     assert "nothing to propose" in capsys.readouterr().err
+
+
+def test_a_decision_about_all_tenants_is_answered_for_each_that_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "shop"))
+    made = Home(tmp_path / "shop").create()
+    load_secrets(made.secrets, create=True)
+    said = "No, gift cards are valid for three years."
+    scripts = [mended(2), mended(3), *(mended(n, tenant="birch") for n in (4, 5))]
+    lake = lake_of_scripts(
+        made.lake, *scripts, *(correction(n, said, tenant="cedar") for n in (6, 7))
+    )
+    decided = {"surface": "tool_schema", "subject": "error_class ship: invalid_arguments"}
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    row = {
+        "decision_id": "3f2a91", "recorded_at": now, "policy": "p", "policy_hash": "b2:p", "as_of": now,
+        "surface": "tool_schema", "subject": decided["subject"], "status": "proposed", "actor": "ann",
+        "reason": None, "metric": None, "at_least": None, "due_at": None, "measured": None, "met": None,
+        "document": json.dumps({"decision_id": "3f2a91", "decided": decided}),
+    }  # fmt: skip
+    lake.append_rows("decisions", [row])
+    rows = answer(capsys, "propose", "3f2", "--add")
+    assert [(one["artifact"], one["objections"]) for one in rows] == [
+        ("acme-schema-ship@0001", ""),
+        ("birch-schema-ship@0001", ""),
+    ]
+    assert {one["decision"] for one in answer(capsys, "list")} == {"3f2a91"}
+    only = answer(capsys, "propose", "3f2", "--tenant", "birch")
+    assert [one["artifact"] for one in only] == ["birch-schema-ship"]
+    assert run(["artifact", "propose"]) == 2
+    assert "give --tenant" in capsys.readouterr().err
 
 
 SKILL = """\

@@ -324,6 +324,31 @@ def test_what_a_night_registered_and_did_not_try_goes_on_trial_later(
     assert taken.run(asking()).outcome == "nothing"
 
 
+def test_other_tenants_artefacts_follow_when_the_first_went_live() -> None:
+    history = CommandOutcome(0, rows=[proposal("d1", status="approved")])
+    rows = [
+        {"artifact": "acme-schema", "version": "0001", "decision": "d1", "status": "live"},
+        {"artifact": "facts", "version": "0001", "decision": "d1", "status": "candidate"},
+    ]
+    script = ScriptedCommands(
+        run=[decided("nothing", "d2")],
+        history=[history],
+        list=[CommandOutcome(0, rows=rows)],
+        show=[CommandOutcome(2)],
+        begin=[NONE],
+    )
+    night = script.run(asking())
+    assert (night.outcome, night.artifacts) == ("proposed", ("facts@0001",))
+    assert script.asked[-1] == BEGIN
+
+
+def test_what_a_person_approved_and_carries_out_is_not_drawn_too() -> None:
+    history = CommandOutcome(0, rows=[proposal("d1", status="approved")])
+    script = ScriptedCommands(run=[decided("nothing", "d2")], history=[history], list=[NONE])
+    assert script.run(asking()).outcome == "nothing"
+    assert script.asked[-1] == "artifact list"
+
+
 @pytest.mark.parametrize(
     "rows",
     [

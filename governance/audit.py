@@ -36,8 +36,15 @@ from trajectory.errors import IntegrityError, RetryableError
 from trajectory.files import make_folders, replace_file, sync_folder
 
 _BLOCK = 65536
+_ITSELF = "headrace:audit"
+"""The actor of entries about the log itself."""
 CUT = "audit.cut"
 """The action of an entry that tells that entries before it are gone."""
+PROCESS = "headrace:"
+"""How an actor begins that is a process of Headrace; a program's begins with ``client:`` and its key's id."""
+GOVERNOR = f"{PROCESS}governor"
+NOT_PEOPLE = (PROCESS, "client:")
+"""Whatever begins otherwise is a person."""
 HEADLESS = "audit.headless"
 """The action of an entry that tells that nobody could say how far the log went before it."""
 TORN = "audit.torn"
@@ -96,7 +103,7 @@ class AuditLog:
         """Append one entry and return it.
 
         Args:
-            actor: who did it: a user, a service, a key id.
+            actor: who did it: a person's name, or what :data:`NOT_PEOPLE` tells.
             action: what was done, e.g. ``policy.changed``.
             subject: what it was done to: a hash, a version, a keyed pseudonym; no personal data.
             detail: counts and names; no personal data.
@@ -116,14 +123,14 @@ class AuditLog:
             self._is_compared = True
             if noted is None:
                 if head.sequence:
-                    head = head_of(self._write(file, head, "headrace", HEADLESS, "audit.head", {}))
+                    head = head_of(self._write(file, head, _ITSELF, HEADLESS, "audit.head", {}))
                 else:
                     replace_file(self._beside, self._said(head))
             elif noted.sequence > head.sequence:
-                head = head_of(self._write(file, head, "headrace", CUT, _gone(head, noted), {}))
+                head = head_of(self._write(file, head, _ITSELF, CUT, _gone(head, noted), {}))
             if torn:
                 said: dict[str, JsonValue] = {"bytes": torn}
-                head = head_of(self._write(file, head, "headrace", TORN, "the last line", said))
+                head = head_of(self._write(file, head, _ITSELF, TORN, "the last line", said))
             record = self._write(file, head, actor, action, subject, detail or {})
             with suppress(OSError):  # the entry stands; the head may be behind
                 replace_file(self._beside, self._said(head_of(record)))
@@ -137,7 +144,7 @@ class AuditLog:
         if any(head_of(one) == witnessed for one in self.entries()):
             return head
         said = f"what led to entry {witnessed.sequence}"
-        return head_of(self._write(file, head, "headrace", CUT, said, {}))
+        return head_of(self._write(file, head, _ITSELF, CUT, said, {}))
 
     @contextmanager
     def _alone(self) -> Iterator[int]:

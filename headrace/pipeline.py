@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from governance.audit import AuditLog
+from governance.audit import GOVERNOR, AuditLog
 from governance.governor import Governor
 from governance.records import GovernedBatch
 from headrace.govern.checkpoint import CheckpointStore
@@ -146,7 +146,7 @@ class Pipeline:
         """Write the decisions of a batch into the audit log: counts, the policy's hash, what is left out."""
         if left_out := _without_folder(batch):
             self.audit.append(
-                actor="governor",
+                actor=GOVERNOR,
                 action="records.without_folder",
                 subject=str(number),
                 detail={"by_key": dict(left_out)},
@@ -154,7 +154,7 @@ class Pipeline:
         if not (governed.exchanges or governed.governance or governed.signals):
             return
         self.audit.append(
-            actor="governor",
+            actor=GOVERNOR,
             action="decisions.made",
             subject=",".join(sorted({row.policy_hash for row in governed.exchanges})),
             detail={

@@ -37,6 +37,7 @@ from examples.practice.story import RuleFound, Story
 from examples.practice.tasks import Task, make_task
 from examples.practice.tools import quote_text
 from examples.practice.verifier import SOURCE, VERSION
+from governance.audit import NOT_PEOPLE
 from governance.records import AuditRecord
 from headrace.app.context import AppContext
 from headrace.app.home import Home
@@ -56,11 +57,8 @@ _SETTINGS = EvaluationSettings(command=("none",))
 _PATIENCE_SECONDS = 300
 _CORRECTED, _FAILED = 90, 0.05
 """Of the former sessions one in so many was corrected, and failed; of the others this share failed."""
-_WRITTEN_BY_PROCESSES = frozenset(
-    {"evolution.decided", "artifact.add", "trial.begun", "trial.moved", "artifact.try_canary", "artifact.promote",
-     "evolution.approved", "content.read", "lake.asked", "decisions.made", "policy.in_force"}
-)  # fmt: skip
-"""What a night and the ladder write into the audit log on their way; whatever else stands there, a person did."""
+_LOOKED_AT = "lake.asked"
+"""What this program asks of the lake to watch what comes of it, as the user of this machine; no act of anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +262,13 @@ class Branch:
 def acts_of_people(
     entries: Iterable[AuditRecord], begin: datetime, end: datetime
 ) -> list[AuditRecord]:
-    """Return the entries between two moments that neither a night nor the ladder writes by itself."""
+    """Return the entries between two moments whose actor is neither a process of Headrace nor a program."""
     return [
         one
         for one in entries
-        if begin <= one.recorded_at <= end and one.action not in _WRITTEN_BY_PROCESSES
+        if begin <= one.recorded_at <= end
+        and not one.actor.startswith(NOT_PEOPLE)
+        and one.action != _LOOKED_AT
     ]
 
 

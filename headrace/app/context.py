@@ -84,7 +84,7 @@ class AppContext:
 
     @cached_property
     def user(self) -> "User":
-        """Who runs this command: who signed in with `headrace login`, else the user of this machine."""
+        """Who runs this command: a process of Headrace, who signed in with `headrace login`, else the user of this machine."""
         from headrace.console.login import user_of
 
         return user_of(self)

@@ -93,7 +93,14 @@ def environment_variable(name: str) -> str:
 _RENAMED = {"door": "sql_server"}
 """Settings of earlier versions, and what they are called now."""
 _OTHER_VARIABLES = frozenset(
-    {"HEADRACE_HOME", "HEADRACE_CONFIG", "HEADRACE_MASTER_KEY", "HEADRACE_KEY", "HEADRACE_TORCH"}
+    {
+        "HEADRACE_HOME",
+        "HEADRACE_CONFIG",
+        "HEADRACE_MASTER_KEY",
+        "HEADRACE_KEY",
+        "HEADRACE_TORCH",
+        "HEADRACE_PROCESS",
+    }
 )
 
 

@@ -48,6 +48,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
             settings,
             home,
             running.audit,
+            actor=running.user.name,
             holds=holds,
             namer=Namer(running.secrets.derive(b"message")),
             progress=advance,
@@ -212,7 +213,7 @@ def expire(
         sweep_near(running.home, running.lake)
         sweep_runs(running.lake, running.home.runs)
         running.audit.append(
-            actor="retention",
+            actor=running.user.name,
             action="retention.swept",
             subject=report.removal_id,
             detail={"rows": dict(report.rows), "held": report.held},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from headrace.console.sessions import COMMAND_LINE, SessionStore
-from headrace.console.users import User, system_user
+from headrace.console.users import User, process_user, system_user
 from trajectory.errors import ConfigurationError
 from trajectory.files import make_folders, replace_file
 
@@ -31,11 +31,13 @@ _DONE = b"Signed in. You can close this page and go back to the command line.\n"
 
 
 def user_of(app: "AppContext") -> User:
-    """Return who uses the command line: who signed in here, else the user of this machine.
+    """Return who uses the command line: a process of Headrace, who signed in here, or the user of this machine.
 
     Raises:
         ConfigurationError: who signed in here is not signed in any more.
     """
+    if (process := process_user()) is not None:
+        return process
     place = session_file(app.home.root)
     try:
         session = place.read_text("ascii").strip()

@@ -9,7 +9,9 @@ from typing import Any, Self
 
 from starlette.datastructures import Headers
 
+from governance.audit import NOT_PEOPLE, PROCESS
 from headrace.app.settings import ConsoleSettings, RoleGrant
+from headrace.processes.supervisor import PROCESS_VARIABLE
 from proxy.clients.keys import ALL_TENANTS
 from trajectory.errors import ConfigurationError
 
@@ -19,6 +21,8 @@ ROLES = frozenset({VIEWER, REVIEWER, OPERATOR, PRIVACY, TRAINER, ADMIN})
 SECRET_HEADER = "x-headrace-proxy-secret"  # noqa: S105 - the name of a header
 SYSTEM, PROXY = "system", "proxy"
 """Who vouches for a name: this machine, or a trusted proxy; else it is the address of an identity provider."""
+PROCESSES = frozenset({"governor", "schedule"})
+"""Those that start commands of Headrace by themselves."""
 _LONGEST_NAME = 200
 
 
@@ -106,9 +110,26 @@ def system_user() -> User:
         return local_user(f"uid-{os.getuid()}")
 
 
+def process_user() -> User | None:
+    """Return the process of Headrace that this one works for, if it was started by one.
+
+    It may do what the user of this machine may, and is that person where two are wanted. The log tells them apart.
+    """
+    name = os.environ.get(PROCESS_VARIABLE)
+    if name not in PROCESSES:
+        return None
+    person = system_user()
+    return replace(person, name=f"{PROCESS}{name}", key=person.name)
+
+
 def is_name(text: str) -> bool:
     """Tell whether a text can be the name of a person in a log."""
-    return bool(text) and len(text) <= _LONGEST_NAME and text.isprintable()
+    return (
+        bool(text)
+        and len(text) <= _LONGEST_NAME
+        and text.isprintable()
+        and not text.startswith(NOT_PEOPLE)
+    )
 
 
 class TrustedProxies:

@@ -15,7 +15,7 @@ from governance.identifiers import Namer
 from headrace.app.home import Home
 from headrace.app.settings import LakeSettings
 from headrace.govern.near_duplicates import sweep_near
-from headrace.processes.supervisor import headrace_command
+from headrace.processes.supervisor import headrace_command, in_the_name_of
 from lakehouse.erasure.erase import RemovalReport, expire
 from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.erasure.retention import Holds
@@ -50,6 +50,7 @@ def maintain_home(
     home: Home,
     audit: AuditLog,
     *,
+    actor: str,
     holds: Holds | None = None,
     namer: Namer | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -67,7 +68,7 @@ def maintain_home(
     ModelRegistry(home.models, source=lake).end_killed()
     leap = clock.leap() if long else None
     long = long and leap is None
-    sweep = swept(lake, audit, home, holds=holds) if long else None
+    sweep = swept(lake, audit, home, actor=actor, holds=holds) if long else None
     run_folders.sweep(lake, home.runs)
     with lake.lease():
         forget_replaced(lake)
@@ -92,6 +93,7 @@ def swept(
     audit: AuditLog,
     home: Home,
     *,
+    actor: str,
     holds: Holds | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RemovalReport | None:
@@ -108,7 +110,7 @@ def swept(
     elif not report.held:
         return None
     audit.append(
-        actor="retention",
+        actor=actor,
         action=SWEPT,
         subject=report.removal_id,
         detail={"rows": dict(report.rows), "held": report.held},
@@ -179,5 +181,8 @@ class BackgroundCommand:
         arguments = ("--home", str(self._home.root), *self._command, "--json")
         with open_log(Path(self._log)) as log:
             self._process = ChildProcess(
-                headrace_command(arguments), stderr=log, stop_seconds=_STOP_SECONDS
+                headrace_command(arguments),
+                stderr=log,
+                environment=in_the_name_of("governor"),
+                stop_seconds=_STOP_SECONDS,
             )

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from governance.audit import AuditLog
+from governance.audit import PROCESS, AuditLog
 from headrace.app.home import Home
 from headrace.app.installation import gateway_config
 from headrace.app.settings import Settings
@@ -27,7 +27,7 @@ def sweep_raw(
     with noted(spool.directory) as notes:
         for note in notes:
             audit.append(
-                actor="retention",
+                actor=f"{PROCESS}retention",
                 action=EXPIRED,
                 subject="spool",
                 detail={

@@ -9,7 +9,7 @@ from threading import Event
 from types import FrameType
 
 from evolve.trial_files import has_open
-from governance.audit import AuditLog
+from governance.audit import GOVERNOR, AuditLog
 from governance.consent import ConsentLookup
 from governance.executor import RedactionExecutor
 from governance.governor import Governor
@@ -117,7 +117,7 @@ class GovernorSource:
         self._report(f"the changed policy is not in force, the old one stays: {why}")
         with suppress(HeadraceError, OSError):  # a log that cannot be written stops the next batch
             self._audit.append(
-                actor="governor",
+                actor=GOVERNOR,
                 action=POLICY_REFUSED,
                 subject=self._in_force,
                 detail={"error": type(error).__name__, "problem": why.splitlines()[0]},
@@ -184,7 +184,7 @@ class GovernorSource:
         before = last_policy(self._audit)
         if before is None or before.refused or before.in_force != bundle.content_hash:
             self._audit.append(
-                actor="governor",
+                actor=GOVERNOR,
                 action=POLICY_IN_FORCE,
                 subject=bundle.content_hash,
                 detail={"before": before.in_force if before else None},
@@ -220,7 +220,7 @@ def build_pipeline(
 
     def behind(batch: int, missing: int) -> None:
         audit.append(
-            actor="governor", action="lake.behind", subject=str(batch), detail={"missing": missing}
+            actor=GOVERNOR, action="lake.behind", subject=str(batch), detail={"missing": missing}
         )
         report(f"error: {lacks(missing, settings.lake.path)}")
 

@@ -13,6 +13,8 @@ from types import FrameType
 from trajectory.child_process import ChildProcess, open_log
 from trajectory.errors import ConfigurationError
 
+PROCESS_VARIABLE = "HEADRACE_PROCESS"
+"""Tells a command which of Headrace's processes started it."""
 _RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STABLE_SECONDS = 60.0
 _REFUSED = 2
@@ -36,6 +38,11 @@ class Program:
 def headrace_command(arguments: Sequence[str]) -> list[str]:
     """Return the command line that runs ``headrace`` with this interpreter and these packages."""
     return [sys.executable, "-P", "-m", "headrace", *arguments]
+
+
+def in_the_name_of(process: str) -> dict[str, str]:
+    """Return the variables of a command that one of Headrace's processes starts: the audit log names that one."""
+    return {**os.environ, PROCESS_VARIABLE: process}
 
 
 class Supervisor:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evolve.proposers.catalog import SURFACES_DECIDED
-from headrace.processes.supervisor import headrace_command
+from headrace.processes.supervisor import headrace_command, in_the_name_of
 from train.schedule import Schedule
 from trajectory.child_process import ChildProcess, open_log
 
@@ -374,7 +374,11 @@ def headrace_commands(home: Path, log: Path) -> InheritingCommands:
             begin = errors.seek(0, os.SEEK_END)
             try:
                 with ChildProcess(
-                    command, stdout=subprocess.PIPE, stderr=errors, keep=keep
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    keep=keep,
+                    environment=in_the_name_of("schedule"),
                 ) as process:
                     output, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:

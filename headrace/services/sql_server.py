@@ -33,7 +33,7 @@ def reader_of(registry: KeyRegistry, secret: str) -> Reader | None:
         return None
     tenant = None if identity.tenant_id == ALL_TENANTS else identity.tenant_id
     tokens = registry.authenticate(secret, role="tokens") is not None
-    return Reader(identity.key_id, tenant, tokens)
+    return Reader(f"client:{identity.key_id}", tenant, tokens)
 
 
 def sql_service(settings: Settings, home: Home, secrets: Secrets, lake: "Lake") -> SqlService:

@@ -46,6 +46,7 @@ class Reader:
     """Who asks."""
 
     key_id: str
+    """As the audit log has it: ``client:`` and the id of a key; of the console a person's name."""
     tenant: str | None
     """Only this tenant's rows exist; None reads all tenants."""
     tokens: bool = False

@@ -67,6 +67,14 @@ def test_a_tenant_that_lacks_a_fact_gets_it_on_trial(night: str, tmp_path: Path)
     assert (found["outcome"], found["artifacts"]) == ("proposed", ["birch-corrections@0001"])
     assert "memory (one tenant's sessions fail)" in found["reasons"][0]
     assert found["reasons"][1] == "birch-corrections@0001 is on trial"
+    entries = told("audit", "list", "--limit", "100")
+    assert {"evolution.decided", "artifact.add", "trial.begun"} <= {
+        one["action"] for one in entries
+    }
+    assert {one["actor"] for one in entries} == {"headrace:schedule"}, "no person did anything"
+    assert {one["actor"] for one in told("sql", "select actor from decisions")} == {
+        "headrace:schedule"
+    }
     (decision,) = told("evolve", "history")
     trial = told("trial", "show", "birch-corrections@0001")
     assert (trial["decision"], trial["routes"]) == (decision["decision_id"], ["model"])

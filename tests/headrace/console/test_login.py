@@ -13,7 +13,7 @@ from headrace.app.context import AppContext
 from headrace.cli import run
 from headrace.console.login import log_in, session_file
 from headrace.console.sessions import SessionStore
-from headrace.console.users import system_user
+from headrace.console.users import is_name, system_user
 from headrace.services.changes import model_registry
 from tests.headrace.services.test_four_eyes import candidate
 from tests.support.identity_provider import Person, TestProvider, identity_provider
@@ -128,3 +128,34 @@ def test_two_people_of_the_provider_promote_at_the_command_line(
 def test_without_a_provider_there_is_nowhere_to_sign_in(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"console\.oidc"):
         log_in(AppContext(tmp_path, debug=False), 0, lambda _address: None)
+
+
+def test_what_a_process_of_headrace_starts_is_in_its_own_name(
+    home: Path, provider: TestProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_in(home, provider, "17", "ida@example.com")
+    for process in ("schedule", "governor"):
+        monkeypatch.setenv("HEADRACE_PROCESS", process)
+        user = AppContext(home, debug=False).user
+        assert user.name == f"headrace:{process}"
+        assert user.is_same(system_user()), "who sets the variable is still no second person"
+        assert not user.is_known_to_differ(system_user())
+    monkeypatch.setenv("HEADRACE_PROCESS", "ida@example.com")
+    assert AppContext(home, debug=False).user.name == "ida@example.com", "whom she signed in as"
+
+
+def test_a_night_does_not_wait_for_a_person_whose_sign_in_ended(
+    home: Path, provider: TestProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_in(home, provider, "17", "ida@example.com")
+    session_file(home).write_text("gone", encoding="ascii")
+    with pytest.raises(ConfigurationError, match="your sign-in has ended"):
+        _ = AppContext(home, debug=False).user
+    monkeypatch.setenv("HEADRACE_PROCESS", "schedule")
+    assert AppContext(home, debug=False).user.name == "headrace:schedule"
+
+
+@pytest.mark.parametrize("name", ["headrace:schedule", "client:k7"])
+def test_no_person_has_the_name_of_a_process_or_a_program(name: str) -> None:
+    assert not is_name(name)
+    assert is_name("ida@example.com")

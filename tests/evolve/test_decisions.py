@@ -28,10 +28,11 @@ class Book:
         self.now = T0 + timedelta(days=CHANGE + 2, hours=9)
         self.audited: list[tuple[str, str, Any]] = []
         self.book = DecisionBook(
-            lake, lambda *entry: self.audited.append(entry), actor="anna", clock=self._tick
+            lake, lambda *entry: self.audited.append(entry), actor="anna", clock=self.tick
         )
 
-    def _tick(self) -> datetime:
+    def tick(self) -> datetime:
+        """Return a moment a second later."""
         self.now += timedelta(seconds=1)
         return self.now
 
@@ -148,7 +149,7 @@ def test_of_two_people_who_settle_a_proposal_at_once_one_wins(lake: Lake, first:
             settle[first](proposed)
         audited.append(action)
 
-    slow = DecisionBook(lake, meanwhile, actor="ben", clock=fast._tick)
+    slow = DecisionBook(lake, meanwhile, actor="ben", clock=fast.tick)
     other = {"approve": slow.reject, "reject": slow.approve}[first]
     with pytest.raises(ConfigurationError, match=f"is {first}e?d already"):
         other(proposed)
@@ -166,7 +167,7 @@ def test_of_two_runs_of_a_night_one_is_recorded(lake: Lake) -> None:
             fast.book.run(quick(), day(CHANGE + 2))
         audited.append(action)
 
-    slow = DecisionBook(lake, meanwhile, actor="ben", clock=fast._tick)
+    slow = DecisionBook(lake, meanwhile, actor="ben", clock=fast.tick)
     shown = slow.run(quick(), day(CHANGE + 2))
     assert (shown.row["actor"], shown.row["status"]) == ("anna", "proposed")
     assert len(lake.query("FROM decisions").to_pylist()) == 1
@@ -175,7 +176,7 @@ def test_of_two_runs_of_a_night_one_is_recorded(lake: Lake) -> None:
 def test_an_approval_that_was_killed_before_its_trial_began_is_finished(lake: Lake) -> None:
     book = Book(lake)
     proposed = book.book.run(quick(), day(CHANGE + 2))
-    approved = {**proposed.row, "status": "approved", "recorded_at": book._tick()}
+    approved = {**proposed.row, "status": "approved", "recorded_at": book.tick()}
     lake.append_rows("decisions", [approved])
     book.book.run(quick(), day(CHANGE + 3))
     (begun,) = lake.query("FROM interventions_latest").to_pylist()

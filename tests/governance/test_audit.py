@@ -171,7 +171,8 @@ def test_a_full_disk_leaves_no_half_entry(tmp_path: Path) -> None:
 
 
 def test_nothing_is_appended_to_a_changed_end(tmp_path: Path) -> None:
-    last = json.loads(filled(tmp_path / "other.jsonl", 1)._path.read_text())
+    filled(tmp_path / "other.jsonl", 1)
+    last = json.loads((tmp_path / "other.jsonl").read_text())
     (tmp_path / "other.jsonl").write_text(json.dumps({**last, "actor": "you"}) + "\n")
     with pytest.raises(IntegrityError, match="changed"):
         AuditLog(tmp_path / "other.jsonl", KEY).append(actor="me", action="x", subject="y")

@@ -22,6 +22,7 @@ from lakehouse.maintenance.status import lake_status
 from lakehouse.maintenance.table_maintenance import checkpoint, compact, maintain, vacuum
 from lakehouse.maintenance.verify import verify
 from lakehouse.write.batches import batch_tables
+from lakehouse.write.intents import intents_of
 from tests.lakehouse import make
 from tests.lakehouse.conftest import Place
 from trajectory.errors import ConfigurationError
@@ -59,11 +60,11 @@ def test_a_batch_is_appended_once_and_seen_by_another_reader(lake: Lake, place: 
 
 
 def test_an_interrupted_batch_is_finished_by_whoever_opens_next(lake: Lake, place: Place) -> None:
-    lake._batches.intents.write("broken", 0, batch_tables(make.batch("broken")))
+    intents_of(lake.location).write("broken", 0, batch_tables(make.batch("broken")))
     again = Lake.open(place[0], options=place[1])
     assert again.committed_version("broken") == 0
     assert count(again, "steps", "broken") == 2
-    assert list(again._batches.intents.pending()) == []
+    assert list(intents_of(again.location).pending()) == []
 
 
 def test_a_decided_batch_with_a_tenant_that_no_folder_can_have_is_finished_for_the_others(
@@ -72,7 +73,7 @@ def test_a_decided_batch_with_a_tenant_that_no_folder_can_have_is_finished_for_t
     batch = make.batch("fits")
     rows = [*batch.steps, replace(batch.steps[0], tenant_id="\u6f22" * 30, step_id="unfit-s0")]
     decided = batch_tables(replace(batch, steps=tuple(rows)))
-    lake._batches.intents.write("unfit", 0, decided)
+    intents_of(lake.location).write("unfit", 0, decided)
     again = Lake.open(place[0], options=place[1])
     assert again.committed_version("unfit") == 0
     assert count(again, "steps", "fits") == 2

@@ -149,7 +149,7 @@ def test_a_snapshot_taken_amid_a_batch_names_nothing_that_is_not_there(
 ) -> None:
     """Whenever another batch lands while the tables are listed, each name finds its row."""
     reader, writer = Lake.open(str(tmp_path)), Lake.open(str(tmp_path))
-    listed = type(reader._files).of
+    listed = Files.of
     for version, moment in enumerate(BATCH_TABLES):
 
         def of(files: Files, name: str, moment: str = moment, version: int = version) -> Any:

@@ -186,10 +186,12 @@ def test_what_the_register_says_of_itself_outlasts_a_power_cut(tmp_path: Path) -
     assert any(path.is_dir() for path in (root / "one").iterdir()), "the tenant's index"
 
 
-def test_what_was_erased_meanwhile_stands_for_nothing(policy: PolicyBundle) -> None:
+def test_what_was_erased_meanwhile_stands_for_nothing(
+    policy: PolicyBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake = RememberingGovernor(policy)
     lake.add(lamps(1))
-    lake.known._steps.clear()
+    monkeypatch.setattr(lake.known, "known_steps", lambda _tenant, _ids: set())
     assert stored(lake.add(lamps(2, "!"))) == ["step2"]
 
 

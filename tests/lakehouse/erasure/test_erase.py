@@ -16,6 +16,8 @@ from lakehouse.erasure.removal import remove_trajectories
 from lakehouse.lake import Lake
 from lakehouse.maintenance.table_maintenance import compact
 from lakehouse.maintenance.verify import verify
+from lakehouse.write.batches import batch_tables
+from lakehouse.write.intents import intents_of
 from tests.lakehouse import make
 from tests.lakehouse.scans import scan_values
 from trajectory.errors import ConfigurationError
@@ -243,9 +245,7 @@ def test_a_pattern_names_nobody_and_one_that_was_noted_takes_no_step_away(
 
 def test_an_interrupted_batch_is_finished_before_and_erased_too(tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path))
-    from lakehouse.write.batches import batch_tables
-
-    lake._batches.intents.write("crashed", 0, batch_tables(about("t0", "p1")))
+    intents_of(lake.location).write("crashed", 0, batch_tables(about("t0", "p1")))
     report = erase_subject(lake, "acme", ["p1"])
     assert report.reach.trajectories == ("t0",)
     assert not scan_values([tmp_path], ["t0 asks 0"])

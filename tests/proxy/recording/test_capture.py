@@ -19,7 +19,7 @@ from proxy.routes.route import JOURNAL, Level, UnroutedTerms
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, records
 from proxy.telemetry.counters import Counters
 from tests.golden.calls.replay import CONFIGURED, SCENARIOS, call_json, load
-from tests.proxy.spool.scripts import CLIENT, KEY
+from tests.proxy.spool.scripts import CLIENT, KEY, open_segment
 from trajectory.dialects.registry import read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
 
@@ -259,11 +259,11 @@ def test_a_disk_that_fails_in_between_never_fails_the_call(tmp_path: Path) -> No
         capture = begin(recorder)
         capture.on_request(b"ask")
         broken = os.open(os.devnull, os.O_RDONLY)
-        good, writer._file = writer._file, broken
+        os.dup2(broken, open_segment(tmp_path))
+        os.close(broken)
         capture.response_head(200, ())
         assert capture.on_response(b"part") == b"part"
         assert capture.on_response(b"") == b""
-        os.close(good)
         assert counters.uncaptured["spool-unavailable"] == 2
         writer.breaker.mend()
         begin(recorder).end(ExchangeOutcome.COMPLETE)
@@ -279,13 +279,13 @@ def test_a_lost_batch_is_counted_and_its_ends_are_owed(tmp_path: Path) -> None:
         recorder = Recorder(writer, counters)
         begin(recorder, batch=True).end(ExchangeOutcome.COMPLETE)
         full = os.open("/dev/full", os.O_WRONLY)
-        os.dup2(full, writer._file)
+        os.dup2(full, open_segment(tmp_path))
         os.close(full)
         recorder.flush()
         assert counters.uncaptured["batch-lost"] == 1
         writer.breaker.mend()
         begin(recorder, batch=True).end(ExchangeOutcome.COMPLETE)
-        while recorder._flush_due:  # noqa: ASYNC110 - written by a timer
+        while not SpoolReader(tmp_path, KEY).take(Cursor()).records:  # noqa: ASYNC110 - written by a timer
             await asyncio.sleep(0.01)
 
     with SpoolWriter(tmp_path, KEY) as writer:

@@ -1,12 +1,24 @@
 """Writes exchanges into a spool without a gateway: what the tests of the spool share."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from proxy.spool import RecordKind, SpoolWriter, records
 from trajectory.exchange import ClientIdentity, ExchangeOutcome
 
 KEY = b"k" * 32
 CLIENT = ClientIdentity("tenant", "app", "test", "0123456789ab", ("train_sft",))
+
+
+def open_segment(spool: Path) -> int:
+    """Return the descriptor of the segment that this process writes to in a spool."""
+    newest = max(spool.glob("*/*.spool"), key=lambda path: path.name).resolve()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the one that the folder itself was read by is gone
+            if entry.readlink() == newest:
+                return int(entry.name)
+    raise AssertionError(f"{newest} is not open")
 
 
 def name(number: int) -> bytes:

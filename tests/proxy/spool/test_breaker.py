@@ -14,7 +14,7 @@ import pytest
 from proxy.spool import Cursor, SpoolReader, SpoolUnavailableError, SpoolWriter
 from proxy.spool.breaker import Breaker
 from proxy.spool.states import SpoolState
-from tests.proxy.spool.scripts import KEY, ExchangeScript
+from tests.proxy.spool.scripts import KEY, ExchangeScript, open_segment
 from trajectory.exchange import Exchange, ExchangeOutcome
 
 
@@ -26,10 +26,10 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SpoolWri
         yield writer
 
 
-def stand_in(writer: SpoolWriter, path: str, flags: int = os.O_WRONLY) -> None:
+def stand_in(spool: Path, path: str, flags: int = os.O_WRONLY) -> None:
     """Let the open segment be another file from now on."""
     other = os.open(path, flags | os.O_CLOEXEC)
-    os.dup2(other, writer._file)
+    os.dup2(other, open_segment(spool))
     os.close(other)
 
 
@@ -38,7 +38,7 @@ def test_an_error_of_the_disk_trips_it(
     writer: SpoolWriter, tmp_path: Path, path: str, name: str
 ) -> None:
     ExchangeScript(writer, 1).whole()
-    stand_in(writer, path)
+    stand_in(tmp_path / "spool", path)
     with pytest.raises(SpoolUnavailableError):
         ExchangeScript(writer, 2).head()
     assert writer.state is SpoolState.FAILING
@@ -59,25 +59,24 @@ def test_a_disk_that_goes_on_refusing_is_asked_ever_less(
     now = [time.monotonic()]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pauses = []
-    for number in range(4):
-        ExchangeScript(writer, 100 + number).head() if number == 0 else writer._next_segment()
-        stand_in(writer, "/dev/full")
-        with pytest.raises(SpoolUnavailableError):
-            ExchangeScript(writer, number).head()
-        begin = now[0]
-        while writer.state is SpoolState.FAILING:
-            now[0] += 0.5
-        pauses.append(now[0] - begin)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", is_full)
+        for number in range(4):
+            with pytest.raises(SpoolUnavailableError):
+                ExchangeScript(writer, number).head()
+            begin = now[0]
+            while writer.state is SpoolState.FAILING:
+                now[0] += 0.5
+            pauses.append(now[0] - begin)
     assert pauses == [1, 2, 4, 8]
     ExchangeScript(writer, 200).whole()
     assert not writer.breaker.tripped
 
 
 def test_a_failed_sync_ends_the_segment(
-    writer: SpoolWriter, monkeypatch: pytest.MonkeyPatch
+    writer: SpoolWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ExchangeScript(writer, 1).whole()
-    first = writer._number
     monkeypatch.setattr(os, "fdatasync", refuse)
     with pytest.raises(SpoolUnavailableError, match="sync failed"):
         asyncio.run(writer.synced())
@@ -85,7 +84,14 @@ def test_a_failed_sync_ends_the_segment(
     assert writer.breaker.failures["EIO"] >= 1
     writer.breaker.mend()
     ExchangeScript(writer, 2).whole()
-    assert writer._number == first + 1
+    assert sorted(path.name for path in tmp_path.glob("spool/*/*.spool")) == [
+        "00000001.spool", "00000002.spool",
+    ]  # fmt: skip
+
+
+def is_full(_file: int, _data: bytes) -> int:
+    """Stand for a disk without room."""
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def refuse(_: int) -> None:
@@ -98,7 +104,7 @@ def test_a_slow_write_trips_it(writer: SpoolWriter, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(reading, True)
-    stand_in(writer, str(pipe))
+    stand_in(tmp_path / "spool", str(pipe))
     filler = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -165,7 +171,7 @@ def test_a_batch_that_the_disk_refuses_leaves_the_segment_sound(
 ) -> None:
     ExchangeScript(writer, 1).whole()
     ExchangeScript(writer, 2, batch=True).whole()
-    stand_in(writer, "/dev/full")
+    stand_in(tmp_path / "spool", "/dev/full")
     with pytest.raises(SpoolUnavailableError):
         writer.flush()
     writer.breaker.mend()

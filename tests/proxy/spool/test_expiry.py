@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,17 +25,30 @@ def segment(spool: Path, writer: SpoolWriter, number: int) -> Path:
     return spool / writer.writer / f"{number:08d}.spool"
 
 
-def in_segments(spool: Path, count: int) -> SpoolWriter:
+@pytest.fixture
+def hours(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let more than an hour pass: longer than a segment stays open."""
+    real, passed = time.monotonic, [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: real() + passed[0])
+
+    def pass_by() -> None:
+        passed[0] += 4_000
+
+    return pass_by
+
+
+def in_segments(spool: Path, count: int, hours: Callable[[], None]) -> SpoolWriter:
     """Return a writer with one exchange in each of so many segments."""
     writer = SpoolWriter(spool, KEY)
     for number in range(1, count + 1):
         ExchangeScript(writer, number).whole(b"question %d" % number)
-        writer._next_segment()
+        hours()
+        writer.rest()
     return writer
 
 
-def test_old_segments_go_and_later_ones_are_read(tmp_path: Path) -> None:
-    with in_segments(tmp_path, 3) as writer:
+def test_old_segments_go_and_later_ones_are_read(tmp_path: Path, hours: Callable[[], None]) -> None:
+    with in_segments(tmp_path, 3, hours) as writer:
         old = [1, 2]
         for number in old:
             aged(segment(tmp_path, writer, number), days=20)
@@ -51,8 +65,10 @@ def test_old_segments_go_and_later_ones_are_read(tmp_path: Path) -> None:
         assert left.request.body == b"question 3"
 
 
-def test_a_reader_goes_on_where_segments_vanished(tmp_path: Path) -> None:
-    with in_segments(tmp_path, 3) as writer:
+def test_a_reader_goes_on_where_segments_vanished(
+    tmp_path: Path, hours: Callable[[], None]
+) -> None:
+    with in_segments(tmp_path, 3, hours) as writer:
         reader = SpoolReader(tmp_path, KEY)
         first = reader.take(Cursor(), limit=1)
         for path in (tmp_path / writer.writer).glob("*.spool"):
@@ -76,8 +92,10 @@ def test_the_open_segment_of_a_living_writer_stays(tmp_path: Path) -> None:
     assert not (tmp_path / writer.writer).exists()
 
 
-def test_what_went_is_noted_once_and_again_after_a_crash(tmp_path: Path) -> None:
-    with in_segments(tmp_path, 1) as writer:
+def test_what_went_is_noted_once_and_again_after_a_crash(
+    tmp_path: Path, hours: Callable[[], None]
+) -> None:
+    with in_segments(tmp_path, 1, hours) as writer:
         aged(segment(tmp_path, writer, 1), days=20)
         expire(tmp_path, 14 * DAY)
     with pytest.raises(ZeroDivisionError), noted(tmp_path):
@@ -88,29 +106,33 @@ def test_what_went_is_noted_once_and_again_after_a_crash(tmp_path: Path) -> None
         assert notes == []
 
 
-def test_an_idle_writers_segment_is_closed_and_goes_once_governed(tmp_path: Path) -> None:
+def test_an_idle_writers_segment_is_closed_and_goes_once_governed(
+    tmp_path: Path, hours: Callable[[], None]
+) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
         ExchangeScript(writer, 1).whole(b"the last question for days")
-        writer._begun -= 4_000  # longer ago than ``segment_seconds``
+        hours()
         writer.rest()
         reader = SpoolReader(tmp_path, KEY)
         batch = reader.take(Cursor())
         assert len(batch.records) == 1
         reader.release(batch.cursor)
         assert not segment(tmp_path, writer, 1).exists()
-        writer._begun -= 4_000
+        hours()
         writer.rest()  # nothing in it: no new file an hour
         assert [path.name for path in tmp_path.glob("*/*.spool")] == ["00000002.spool"]
         ExchangeScript(writer, 2).whole()
         assert len(reader.take(batch.cursor).records) == 1
 
 
-def test_a_finished_segment_with_an_open_exchange_stays(tmp_path: Path) -> None:
+def test_a_finished_segment_with_an_open_exchange_stays(
+    tmp_path: Path, hours: Callable[[], None]
+) -> None:
     with SpoolWriter(tmp_path, KEY) as writer:
         ExchangeScript(writer, 1).whole()
         slow = ExchangeScript(writer, 2)
         slow.head()
-        writer._begun -= 4_000
+        hours()
         writer.rest()
         reader = SpoolReader(tmp_path, KEY)
         batch = reader.take(Cursor())

@@ -15,7 +15,8 @@ from lakehouse.lake import Lake
 from tests.support.killed import killed_while_replacing
 from tests.train.lakes import PURPOSES, Session, lake_of
 from train.errors import GateRefusedError, StaleSubstrateError
-from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
+from train.inspection.inspection import Objection
+from train.registry.artifacts import ArtifactRegistry
 from trajectory.artifact import Artifact
 from trajectory.errors import ConfigurationError
 
@@ -297,7 +298,7 @@ def test_an_erasure_waits_for_what_is_being_registered(
     waited: list[bool] = []
 
     class Watched(ArtifactRegistry):
-        def _placed(self, *given: Any) -> ArtifactVersion:
+        def inspect(self, document: Artifact) -> list[Objection]:
             folder = os.open(lake.location.folder, os.O_RDONLY)
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -305,7 +306,7 @@ def test_an_erasure_waits_for_what_is_being_registered(
                 waited.append(True)
             finally:
                 os.close(folder)
-            return super()._placed(*given)
+            return super().inspect(document)
 
     Watched(tmp_path / "artifacts", source=lake).register(
         document(**facts(a=["t00000-1"])), actor="jo"

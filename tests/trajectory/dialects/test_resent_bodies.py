@@ -73,9 +73,11 @@ def test_an_object_that_was_sent_before_is_the_same_object() -> None:
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "_LIMIT_CHARACTERS", 2_000)
     parsed = Bodies(json.JSONDecoder().scan_once, _as_it_is)
-    for number in range(200):
-        parsed.parse(json.dumps({"messages": [{"n": number, "text": "x" * 90}]}))
-    assert sum(len(known) for known in (*parsed._new.values(), *parsed._old.values())) < 60
+    texts = [json.dumps({"messages": [{"n": number, "text": "x" * 90}]}) for number in range(200)]
+    first: list[Any] = [parsed.parse(text)["messages"] for text in texts]
+    again: list[Any] = [parsed.parse(text)["messages"] for text in reversed(texts)]
+    kept = sum(one[0] is other[0] for one, other in zip(first, reversed(again), strict=True))
+    assert 0 < kept < 60
 
 
 def test_what_is_no_object_is_unusual() -> None:

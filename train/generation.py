@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _log = logging.getLogger(__name__)
+_GREEDY = 1e-30
+"""Below this temperature a logit divided by it may be infinite in float32: the likeliest token is the limit."""
 
 
 class Network[S](Protocol):
@@ -293,7 +295,7 @@ class Engine[N: Network[Any]]:
 
 def draw_token(logits: "Tensor", sampling: Sampling, draw: random.Random) -> int:
     """Return the next token: the likeliest at temperature 0, else one of those within top-k and top-p."""
-    if sampling.temperature <= 0:
+    if sampling.temperature < _GREEDY:
         return int(logits.argmax())
     chances, order = (logits / sampling.temperature).softmax(-1).sort(descending=True)
     if sampling.top_k > 0:

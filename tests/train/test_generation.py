@@ -207,3 +207,11 @@ def test_only_the_likeliest_tokens_are_drawn(top_k: int, top_p: float) -> None:
     draw = random.Random(1)  # noqa: S311 - a seed, no secret
     sampling = Sampling(top_k=top_k, top_p=top_p)
     assert {draw_token(logits, sampling, draw) for _ in range(300)} == {1, 2}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-320, 1e-45, 1e-38, 1e-30, 1e-3])
+def test_the_colder_the_more_the_likeliest(temperature: float) -> None:
+    logits = torch.tensor([-3.0, 9.0, 40.0, 8.0])
+    sampling = Sampling(temperature=temperature, max_tokens=1)
+    draw = random.Random(1)  # noqa: S311 - reproducible, not secret
+    assert {draw_token(logits, sampling, draw) for _ in range(20)} == {2}

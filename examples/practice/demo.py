@@ -17,6 +17,7 @@ from examples.practice.story import QUESTIONS, SUCCESS, Result, Rung, Story
 from examples.practice.tasks import Task, make_task, planted_values
 from headrace.app.output import cell
 from lakehouse.maintenance.scan import scan
+from train.evaluation.intervals import Interval
 from trajectory.errors import WorkError
 
 _FOLDER = Path(__file__).parent
@@ -243,23 +244,20 @@ class _Demo:
     def _climb(self, outcome: dict[str, Any]) -> None:
         """Take down what a rung gained; what passed its gate serves, and the next one starts from it."""
         found = outcome["comparison"]
-        before, after, gain = found["base"], found["candidate"], found["gain"]
         if outcome["passed"]:
             self._stage.headrace("train", "promote", MODEL, outcome["version"])
         rung = Rung(
             outcome["recipe"],
-            before["estimate"],
-            (before["low"], before["high"]),
-            after["estimate"],
-            (after["low"], after["high"]),
-            gain["estimate"],
-            (gain["low"], gain["high"]),
+            Interval(**found["base"]),
+            Interval(**found["candidate"]),
+            Interval(**found["gain"]),
             outcome["model"] if outcome["passed"] else None,
         )
         self.result.rungs.append(rung)
         self._story.say(
             f"[bold]{rung.recipe}[/]: {outcome['rows']} rows, {outcome['steps']} steps in "
-            f"{outcome['seconds']:.0f} s; on {found['tasks']} held-out tasks {rung.before:.0%} → {rung.after:.0%}"
+            f"{outcome['seconds']:.0f} s; on {found['tasks']} held-out tasks "
+            f"{rung.before.estimate:.0%} → {rung.after.estimate:.0%}"
         )
         self._story.say(
             "[red]the gate refused the candidate; what served keeps serving[/]"

@@ -58,9 +58,7 @@ def _install(target: Path) -> None:
 
 def _convert(packages: Path, target: Path) -> None:
     """Read the quantised weights and save them as an ordinary model folder, in float32."""
-    sys.path.insert(
-        0, str(packages)
-    )  # transformers reads GGUF with a package that is not in the lock
+    sys.path.insert(0, str(packages))  # the package that reads GGUF is not in the lock
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

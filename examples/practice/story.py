@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.app.output import cell, printable
+from train.evaluation.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,9 @@ class Rung:
     """What one recipe of the night made of the model that it started from, at held-out tasks."""
 
     recipe: str
-    before: float
-    before_ci: tuple[float, float]
-    after: float
-    after_ci: tuple[float, float]
-    gain: float
-    gain_ci: tuple[float, float]
+    before: Interval
+    after: Interval
+    gain: Interval
     model: str | None
     """That the gate let through, as NAME@VERSION; None: it refused."""
 
@@ -89,7 +87,7 @@ class Result:
             == 0,
             "the lake has no exact tokens": self.exact_tokens != 0,
             "no recipe of the night is shown to have made a better model": any(
-                rung.model is not None and rung.gain_ci[0] > 0 for rung in self.rungs
+                rung.model is not None and rung.gain.low > 0 for rung in self.rungs
             ),
             "fresh sessions do not succeed more often than before": self.fresh_success
             > self.day_success,
@@ -207,17 +205,18 @@ def _lines(result: Result) -> list[tuple[str, str]]:
 
 
 def _rungs(rungs: Sequence[Rung]) -> list[tuple[str, str]]:
-    lines = []
-    for number, rung in enumerate(rungs):
-        if not number:
-            low, high = rung.before_ci
-            lines.append(
-                ("held-out tasks, base model", f"{rung.before:.0%}  [{low:.0%}, {high:.0%}]")
-            )
-        (low, high), (least, most) = rung.after_ci, rung.gain_ci
-        lines.append((f"  after {rung.recipe}", f"{rung.after:.0%}  [{low:.0%}, {high:.0%}]"))
-        lines.append(("    its own gain", f"{rung.gain:+.0%}  [{least:+.0%}, {most:+.0%}]"))
+    lines = [("held-out tasks, base model", _share(rung.before)) for rung in rungs[:1]]
+    for rung in rungs:
+        gain = rung.gain
+        lines.append((f"  after {rung.recipe}", _share(rung.after)))
+        lines.append(
+            ("    its own gain", f"{gain.estimate:+.0%}  [{gain.low:+.0%}, {gain.high:+.0%}]")
+        )
     return lines
+
+
+def _share(found: Interval) -> str:
+    return f"{found.estimate:.0%}  [{found.low:.0%}, {found.high:.0%}]"
 
 
 def _rule(found: RuleFound) -> list[tuple[str, str]]:

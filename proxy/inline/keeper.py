@@ -102,8 +102,11 @@ class HistoryKeeper:
         try:
             self._take(surrogates, answer)
         except (
-            *(OSError, sqlite3.Error, IntegrityError),
-            *(LongHistoryError, SurrogateConflictError),
+            OSError,
+            sqlite3.Error,
+            IntegrityError,
+            LongHistoryError,
+            SurrogateConflictError,
         ) as error:
             self.lost(error)  # the answer goes on; who goes on from it is refused
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
+from proxy.routes.router import Router
 from proxy.spool import Cursor, SpoolReader
 from trajectory.exchange import Exchange, Feedback
 
@@ -154,6 +155,25 @@ class GatewayProcess:
         self.process.join(60)
         assert self.process.exitcode is not None
         return self.process.exitcode
+
+    def session_at_the_first(self) -> str:
+        """Return a session that every route sends to its first upstream while that can be reached."""
+        bare = [
+            {"name": route["name"], "upstream": route["upstream"]}
+            for route in self.settings["routes"]
+            if isinstance(route["upstream"], list)
+        ]
+        for route in bare:
+            route["upstream"] = [
+                {"url": choice["url"], "weight": choice.get("weight", 1)}
+                for choice in route["upstream"]
+            ]
+        plans = Router(GatewayConfig.model_validate({"routes": bare})).plans
+        return next(
+            session
+            for session in map(str, range(10_000))
+            if all(plan.target(session.encode()) is plan.targets[0] for plan in plans)
+        )
 
     def records(self, count: int = 1, *, seconds: float = 30.0) -> list[Exchange | Feedback]:
         """Take records until there are ``count``, or time is up and there are no more."""

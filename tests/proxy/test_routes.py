@@ -125,7 +125,8 @@ def test_a_session_keeps_its_upstream(place: Deployment, client: httpx.Client) -
 
 
 def test_an_upstream_that_is_down_is_passed_over(place: Deployment, client: httpx.Client) -> None:
-    answers = [client.post("/half/echo", content=b"x") for _ in range(3)]
+    session = {"x-headrace-session": place.gateway.session_at_the_first()}
+    answers = [client.post("/half/echo", content=b"x", headers=session) for _ in range(3)]
     assert [(answer.status_code, answer.content) for answer in answers] == [(200, b"x")] * 3
     exchanges = place.gateway.exchanges(3)
     assert {(e.upstream, e.outcome.value, e.request.body) for e in exchanges} == {

@@ -30,13 +30,15 @@ class Deployment:
     breaking: Upstream
     late: socket.socket
     """Bound, not listening yet."""
+    session: str
+    """That every route sends to its first upstream."""
 
     def kept(self) -> Exchange:
         return self.gateway.exchange()
 
 
 def route(name: str, first: str, then: str, **more: object) -> dict[str, object]:
-    """Return a route whose sessions all begin at the first upstream."""
+    """Return a route most of whose sessions begin at the first upstream."""
     choices = [
         {"url": first, "weight": 1000, "credential": {"env": "FIRST_KEY"}},
         {"url": f"{then}/base", "weight": 1, "credential": {"env": "OTHER_KEY"}},
@@ -70,7 +72,7 @@ def place(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deploy
         keys = {"FIRST_KEY": "sk-of-the-first", "OTHER_KEY": "sk-of-the-other"}
         settings = {"routes": routes, "forward_port": None}
         with GatewayProcess(tmp_path_factory.mktemp("sending"), settings, keys) as gateway:
-            yield Deployment(gateway, up, breaking, late)
+            yield Deployment(gateway, up, breaking, late, gateway.session_at_the_first())
 
 
 def shortened(seen: ReceivedRequest) -> ReceivedRequest:
@@ -80,7 +82,10 @@ def shortened(seen: ReceivedRequest) -> ReceivedRequest:
 
 @pytest.fixture
 def client(place: Deployment) -> Iterator[httpx.Client]:
-    headers = {"authorization": f"Bearer {place.gateway.key}"}
+    headers = {
+        "authorization": f"Bearer {place.gateway.key}",
+        "x-headrace-session": place.session,
+    }
     with httpx.Client(base_url=place.gateway.url, headers=headers) as client:
         yield client
 

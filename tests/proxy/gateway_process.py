@@ -26,7 +26,15 @@ FINGERPRINT_KEY = b"f" * 32
 
 _FORKS = multiprocessing.get_context("forkserver")
 """Each gateway is forked from a process that has imported everything: that takes most of a start."""
-_FORKS.set_forkserver_preload(["proxy.gateway", "tests.proxy.gateway_process"])
+_preloaded = ["tests.proxy.gateway_process", "tests.proxy.loaded_gateway"]
+_FORKS.set_forkserver_preload(_preloaded)
+
+
+def preload(module: str) -> None:
+    """Let the process that gateways are forked from import a module too; call it before the first starts."""
+    if module not in _preloaded:
+        _preloaded.append(module)
+        _FORKS.set_forkserver_preload(_preloaded)
 
 
 def _serve(

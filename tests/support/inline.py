@@ -11,7 +11,10 @@ from governance.policy import load_bundle
 from governance.policy.bundle import SHIPPED
 from headrace.app.inline import InlineSetup
 from proxy.inline.route import InlineTerms, WirePseudonymizer
+from tests.proxy.gateway_process import preload
 from trajectory.surrogate import PseudonymisedText
+
+preload("tests.support.loaded_detectors")
 
 SCOPE_KEY, PSEUDONYM_KEY = b"i" * 32, b"p" * 32
 

@@ -2,8 +2,8 @@
 
 Zero-width characters vanish; odd spaces and dashes become plain ones. Digits of any script become ASCII,
 and digits that are spelled one by one come together. ``\\u0040``, ``%40`` (also ``%2540``) and ``&#64;``
-become the character that they encode. Patterns run on
-``TextView.data``, which has exactly one byte per character of the view.
+become the character that they encode, and so do the bytes of UTF-8 in URLs, mails, Python, git and LDAP.
+Patterns run on ``TextView.data``, which has exactly one byte per character of the view.
 """
 
 import html
@@ -16,19 +16,54 @@ from typing import NamedTuple
 
 from governance.detect.named_tuples import new
 
-_ODD = re.compile(
-    r"[^\x00-\x7f]"
-    r"|%(?:25)*[2-7][0-9A-Fa-f]"
-    r"|&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
-    r"|\\u[0-9A-Fa-f]{4}|\\x[2-7][0-9A-Fa-f]|\\[nrt\"'/]"
+_HEX = "[0-9A-Fa-f]"
+
+
+def _utf_8(mark: str, between: str = "") -> str:
+    """Return the pattern of a character beyond ASCII whose bytes are written with a mark before each."""
+    return f"{mark}[C-Fc-f]{_HEX}(?:{between}{mark}[89ABab]{_HEX}){{1,3}}"
+
+
+_NO_NUMBER = (
+    rf"(?!(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa])\d){_HEX}{{2}}"
+    rf"(?!(?:(?<=['\"]%{_HEX}{_HEX})|(?<=\A%{_HEX}{_HEX}))\d)"
 )
-_MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x5b\x5d-\x7f]")
+"""Two digits that do not begin a number, as in ``LIKE '%4155550132%'``: nobody escapes letters and digits."""
+_ESCAPED = (
+    r"[^\x00-\x7f]"
+    rf"|{_utf_8('%(?:25)*')}"
+    rf"|%(?:25)*(?=[2-7]){_NO_NUMBER}"
+    r"|&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
+    rf"|{_utf_8(r'\\{1,2}x?')}"
+    r"|\\3[0-7]{2}(?:\\2[0-7]{2}){1,3}"
+    rf"|\\u[0-9A-Fa-f]{{4}}|\\x[2-7C-Fc-f]{_HEX}|\\[nrt\"'/]"
+    rf"|{_utf_8('=', '(?:=\r?\n)?')}"
+)
+_ODD = re.compile(_ESCAPED)
+_ODD_IN_MAIL = re.compile(
+    rf"{_ESCAPED}|=(?:[2-7A-F][0-9A-F]|0[9AD]|9[1-46]|\r?\n)|_(?=[^\s?]{{0,75}}\?=)"
+)
+"""As quoted-printable has it (RFC 2045). Elsewhere ``=41`` may begin a number."""
+_SAYS_QUOTED = re.compile(r"quoted-printable|=\?[\w\-]{1,40}\?q\?", re.IGNORECASE)
+_HINTS = ("=?", "uoted-", "UOTED-")
+_SOFT_BREAK = re.compile(r"=\r?\n")
+_BYTES = re.compile(rf"(?:%(?:25)*|=|\\x?)({_HEX}{{2}})")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x3c\x3e-\x5b\x5d-\x7f]")
 _SPACED = re.compile(r"\d(?<![\d\-.]\d)(?=([ \-]))(?:\1\d(?!\d)){6,}(?![\-.]\d)")
 """Seven and more single digits with the same mark between them."""
 _SHORTEST_SPACED = 13
-_ESCAPES = re.compile(r"[%&\\]")
+_ESCAPES = re.compile(r"[%&\\=]")
 _SHORT = 64
-_SHORT_ESCAPES = {r"\n": "\n", r"\r": "\n", r"\t": " ", r"\"": '"', r"\'": "'", r"\/": "/"}
+_SHORT_ESCAPES = {
+    "_": " ",
+    r"\n": "\n",
+    r"\r": "\n",
+    r"\t": " ",
+    r"\"": '"',
+    r"\'": "'",
+    r"\/": "/",
+}
 _UPPER, _LOWER, _LETTER, _OTHER = "\xc0", "\xe0", "\xaa", "\xa6"
 _MOST_REMEMBERED = 8192
 _LISTED = 4096
@@ -95,17 +130,30 @@ def _bytes_of(text: str) -> bytes:
 @lru_cache(maxsize=4096)
 def _decoded(piece: str) -> str:
     """Return what one escape stands for, or the piece itself when it stands for nothing."""
-    if piece[0] == "%":
-        return chr(int(piece[-2:], 16))
+    if piece in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[piece]
     if piece[0] == "&":
         char = html.unescape(piece)
-    elif piece in _SHORT_ESCAPES:
-        return _SHORT_ESCAPES[piece]
-    else:
+    elif piece[1] in "xu" and piece.count("\\") == 1:
         char = chr(int(piece[2:], 16))  # noqa: FURB166 - the piece begins with a backslash
+    elif piece[-1] == "\n":
+        return ""
+    else:
+        char = _of_bytes(piece)
     if len(char) != 1 or unicodedata.category(char) == "Cs":
         return piece
     return _FOLDED[char]
+
+
+def _of_bytes(piece: str) -> str:
+    """Return the text of bytes that are written one by one; nothing where they are none."""
+    octal = bytes(int(one, 8) for one in _OCTAL.findall(piece))
+    data = octal or bytes.fromhex("".join(_BYTES.findall(piece)))
+    try:
+        char = data.decode()
+    except UnicodeDecodeError:
+        char = data.decode("cp1252", "replace") if len(data) == 1 else ""
+    return "\n" if char == "\r" else " " if char == "\t" else char
 
 
 type Places = array[int] | list[int]
@@ -178,7 +226,17 @@ def _is_odd(text: str) -> bool:
         return False
     if len(text) < _SHORT and _ESCAPES.search(text) is None:
         return "".join(map(_FOLDED.__getitem__, text)) != text
-    return _ODD.search(text) is not None
+    return _odd_in(text).search(text) is not None
+
+
+def _odd_in(text: str) -> re.Pattern[str]:
+    """Return what may stand for something else in a text."""
+    if "=" not in text:
+        return _ODD
+    is_mail = any(hint in text for hint in _HINTS) and _SAYS_QUOTED.search(text) is not None
+    if is_mail or ("=3D" in text and _SOFT_BREAK.search(text) is not None):
+        return _ODD_IN_MAIL
+    return _ODD
 
 
 def _places(text: str) -> Places:
@@ -192,10 +250,10 @@ def _decoded_view(text: str) -> TextView:
     pieces: list[str] = []
     starts, ends = _places(text), _places(text)
     at = 0
-    for match in _ODD.finditer(text):
+    for match in _odd_in(text).finditer(text):
         begin, end = match.span()
         piece = match.group()
-        read = _FOLDED[piece] if end - begin == 1 else _decoded(piece)
+        read = _FOLDED[piece] if piece > "\x7f" else _decoded(piece)
         if read == piece:
             continue
         if begin > at:

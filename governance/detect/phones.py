@@ -49,6 +49,8 @@ _FEWEST, _MOST = 7, 15
 _MOST_GROUPS = 7
 _FAMILIAR = ((3, 3, 4), (1, 3, 3, 4))
 """Lengths of the groups of an American number, without and with the country code."""
+_QUOTES = "'\""
+"""Between them ``%`` stands for anything: ``LIKE '%4155550132%'``."""
 _NEAR = 200
 """Words further away than so many characters have no say."""
 
@@ -323,7 +325,8 @@ def _glued_left(text: str, start: int) -> bool:
         before = text[start - 2] if start > 1 else " "
     return (
         (before.isalnum() and before < "\u2e80")
-        or before in "_#$€£%"
+        or before in "_#$€£"
+        or (before == "%" and text[max(0, start - 2) : start - 1] not in _QUOTES)
         or (before in ".-/" and start > 1 and text[start - 2].isalnum())
     )
 
@@ -337,7 +340,8 @@ def _glued_right(text: str, end: int) -> bool:
         return _EXTENSION.match(text, end) is None
     return (
         (head.isalnum() and head < "\u2e80")
-        or head in "_%"
+        or head == "_"
+        or (head == "%" and after[1:] not in _QUOTES)
         or (head in ".:" and after[1:].isdigit())
         or (head == "-" and _HEX_GOES_ON.match(text, end) is not None)
     )

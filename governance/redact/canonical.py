@@ -80,7 +80,7 @@ _UNFOLDED = str.maketrans(
 )
 _ACCENT = re.compile("[\u0300-\u036f]")
 _PLAIN_MARKS = str.maketrans(
-    {**dict.fromkeys("\u2019\u02bc\u00b4`", "'"), **dict.fromkeys("_*~", " ")}
+    {**dict.fromkeys("\u2019\u02bc\u00b4`", "'"), **dict.fromkeys("_*~+", " ")}
 )
 _AS_TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
 _TWO_LETTERS = re.compile(r"(?<=[aou])e|(?<=a)a")

@@ -27,6 +27,7 @@ from lakehouse.storage.location import Location
 from lakehouse.storage.stores import BLOCK
 from trajectory.errors import ConfigurationError
 
+_ASCII = 0x7F
 _SHORT = 6
 _WORD = re.compile(r"[0-9A-Za-z\x80-\xff]")
 
@@ -266,7 +267,7 @@ class Form:
     """One byte sequence that stands for a value."""
 
     name: str
-    """raw | json | json_ascii | json_twice | url | html | utf16 | hex | base64"""
+    """raw | json | json_ascii | json_twice | url | html | mail | bytes | utf16 | hex | base64"""
     data: bytes
 
 
@@ -292,6 +293,10 @@ def _all_forms(value: str) -> Iterator[Form]:
     yield from _url(raw)
     yield Form("html", html.escape(value).encode("utf-8", "surrogatepass"))
     yield Form("html", "".join(f"&#{ord(c)};" if not c.isalnum() else c for c in value).encode())
+    for also in (b"", b"="):
+        yield Form("mail", quoted := _marked(raw, b"=%02X", also))
+        yield Form("mail", quoted.replace(b" ", b"_"))
+    yield Form("bytes", _marked(raw, b"\\x%02x", b"\\"))
     yield Form("utf16", value.encode("utf-16-le", "surrogatepass"))
     yield Form("utf16", value.encode("utf-16-be", "surrogatepass"))
     yield Form("hex", raw.hex().encode())
@@ -310,6 +315,11 @@ def _json_cases(name: str, text: str) -> Iterator[Form]:
 def _upper_escapes(data: bytes) -> bytes:
     head, *rest = data.split(b"\\u")
     return b"\\u".join([head, *(part[:4].upper() + part[4:] for part in rest)])
+
+
+def _marked(raw: bytes, mark: bytes, also: bytes) -> bytes:
+    """Write bytes beyond ASCII, and those in ``also``, as their number behind a mark."""
+    return b"".join(mark % byte if byte > _ASCII or byte in also else bytes([byte]) for byte in raw)
 
 
 def _url(raw: bytes) -> Iterator[Form]:

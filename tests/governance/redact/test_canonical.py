@@ -118,6 +118,7 @@ def test_a_name_is_meant_without_the_cue_before_it(cue: str, name: str) -> None:
         ("HARTWIG, LEONIE", "Leonie Hartwig"),
         ("Leonie****Hartwig", "Leonie Hartwig"),
         ("Leonie** **Hartwig", "Leonie Hartwig"),
+        ("Leonie+Hartwig", "Leonie Hartwig"),
         ("leonie  hartwig", "Leonie Hartwig"),
         ("Mar\u00eda Gonz\u00e1lez", "Maria Gonzalez"),
         ("\u0141ukasz N\u00f8rgaard", "Lukasz Norgaard"),
@@ -200,6 +201,10 @@ def test_other_domains_have_one_form(mail: str) -> None:
         ("My name is Rosalind Okafor-Brandt.", "Rosalind Okafor Brandt"),
         ("My name is Rosalind Okafor Brandt.", "Rosalind Okafor-Brandt"),
         ("My name is Rosalind O\u00b4Connor.", "Rosalind O'Connor"),
+        ("GET /search?name=J%C3%BCrgen+M%C3%BCller", "J\u00fcrgen M\u00fcller"),
+        ("Dear J=C3=BCrgen M=C3=BCller,", "J\u00fcrgen M\u00fcller"),
+        ("To: =?utf-8?q?J=C3=BCrgen_M=C3=BCller?= <team@corp-mail.com>", "J\u00fcrgen M\u00fcller"),
+        ("name = b'J\\xc3\\xbcrgen M\\xc3\\xbcller'", "J\u00fcrgen M\u00fcller"),
     ],
 )
 def test_a_person_is_found_by_other_ways_of_writing(said: str, asked: str) -> None:

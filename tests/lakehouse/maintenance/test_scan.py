@@ -44,6 +44,11 @@ ENCODINGS: dict[str, Callable[[str], bytes]] = {
     "url_path": lambda v: quote(v).encode(),
     "url_lower": lambda v: quote(v, safe="").replace("%C3%B6", "%c3%b6").encode()
     if v.isascii() else quote_plus(v).encode(),
+    "quoted_printable": lambda v: v.encode().replace("ö".encode(), b"=C3=B6").replace(
+        "ü".encode(), b"=C3=BC").replace("Ö".encode(), b"=C3=96"),
+    "word_of_a_header": lambda v: quote(v, safe=" \"<@>/.").replace(" ", "_").replace(
+        "%", "=").encode(),
+    "python_bytes": lambda v: repr(v.encode()).encode(),
     "utf16": lambda v: v.encode("utf-16"),
     "hex": lambda v: v.encode().hex().encode(),
     "base64_0": lambda v: base64.b64encode(v.encode()),

@@ -564,6 +564,26 @@ def test_live_training_pleases_the_reward(tiny_model: Path, tmp_path: Path) -> N
     assert fitted.tokens > 0
 
 
+@pytest.mark.slow
+def test_agents_without_tools_are_trained_live_by_a_template_that_knows_none(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    (base / "chat_template.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    options = {"reward": REWARD, "completion_tokens": 12, "group_size": 4}
+    used = spec("grpo_live", options=options, training={"maximum_steps": 1})
+    lake = lake_of(tmp_path / "lake", *attempts(8))
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    content = replace(content, tools=dict.fromkeys(content.tools, ()))
+    fitted = train(used, selection, content, base, tmp_path / "run")
+    assert (fitted.steps, len(fitted.rows)) == (1, 2)
+    assert fitted.tokens > 0
+
+
 def wordy_on_two_tasks(prompt: Sequence[Any], completion: Sequence[Any]) -> float:
     """A reward with contrast at two tasks of four."""
     question = prompt[-1]["content"]

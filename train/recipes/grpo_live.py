@@ -228,12 +228,16 @@ def _scorers(
     return []
 
 
-def _environments(options: GrpoLiveOptions, columns: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return one environment per set of tools, by :func:`tools_key`."""
+def _environments(
+    options: GrpoLiveOptions, columns: Mapping[str, list[Any]]
+) -> dict[str, Any] | None:
+    """Return one environment per set of tools, by :func:`tools_key`; None where agents had no tools."""
     sets = {tools_key(tools): tools for tools in columns["tools"]}
     if options.environment != REPLAY:
         own = load_object(options.environment, setting="options.environment", group=ENVIRONMENTS)
         return dict.fromkeys(sets, own)
+    if not any(sets.values()):
+        return None
     recorded = RecordedTools(_calls(columns))
 
     def begin(row: Mapping[str, Any]) -> Follower:
@@ -287,6 +291,8 @@ def live_trainer_class() -> Any:
 
         def _calculate_rewards(self, inputs: Any, *others: Any) -> Any:
             rewards = super()._calculate_rewards(inputs, *others)
+            if self.environments is None:
+                return rewards
             missed = [bool(getattr(world, "_missed", False)) for world in self.environments]
             everywhere = self.accelerator.gather(torch.tensor(missed, device=rewards.device))
             rewards[everywhere] = torch.nan

@@ -682,10 +682,12 @@ def test_the_decision_behind_a_candidate_is_settled_by_its_trial(
 DYING = """
 import os, signal, sys
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from evolve import trial_files
+from tests.evolve.trials import Shop
 from train.registry import pointer
-left = [int(sys.argv[3])]
+left = [0]
 def may_die():
     left[0] -= 1
     if left[0] == 0:
@@ -706,42 +708,56 @@ def replacing(*args, whole=pointer.replacing, **more):
 trial_files.replace_file = dying(trial_files.replace_file)
 pointer.append_line = dying(pointer.append_line)
 pointer.replacing = replacing
-from datetime import datetime
-from tests.evolve.trials import Shop
-shop = Shop(Path(sys.argv[1]))
-shop.now = datetime.fromisoformat(sys.argv[2])
-shop.runner.step()
+for at in sys.stdin:
+    if (forked := os.fork()) == 0:
+        left[0] = int(at)
+        shop = Shop(Path(sys.argv[1]))
+        shop.now = datetime.fromisoformat(sys.argv[2])
+        shop.runner.step()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]), flush=True)
 """
-"""A step in a process of its own, killed before or after its n-th write of a trial, a pointer or its history."""
+"""Steps in processes of their own, each killed before or after its n-th write of a trial, a pointer or its history.
+
+They are forked from a process that has imported everything and used nothing: that takes two seconds.
+"""
 
 
 def killed_everywhere(shop: Shop, tmp_path: Path, wanted: TrialState) -> int:
     """Kill a step at each of its writes, from the same beginning, then step once more; return how often."""
     kept = tmp_path.with_name(tmp_path.name + "-kept")
     shutil.copytree(tmp_path, kept)
-    for at in range(1, 60):
-        shutil.rmtree(tmp_path)
-        shutil.copytree(kept, tmp_path)
-        code = subprocess.run(
-            [sys.executable, "-c", DYING, str(tmp_path), shop.now.isoformat(), str(at)], check=False
-        ).returncode
-        after = Shop(tmp_path)
-        after.now = shop.now
-        after.runner.step()
-        found = after.files.get("shop")
-        assert (found.rung, found.outcome, found.entered, found.closed) == (
-            wanted.rung, wanted.outcome, wanted.entered, wanted.closed,
-        )  # fmt: skip
-        pointer = read_pointer(tmp_path / "models" / "shop")
-        served = (
-            {"canary": "0001", "live": "0002"}[found.rung] if found.outcome != "drop" else "0001"
-        )
-        trials = {"canary": "0002"} if found.rung == "canary" and found.outcome is None else {}
-        assert pointer is not None
-        assert (pointer.version, dict(pointer.trials)) == (served, trials)
-        if code == 0:
-            return at - 1
-        assert code == -9
+    dying = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", DYING, str(tmp_path), shop.now.isoformat()],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+    )  # fmt: skip
+    with dying:
+        assert dying.stdin
+        assert dying.stdout
+        for at in range(1, 60):
+            shutil.rmtree(tmp_path)
+            shutil.copytree(kept, tmp_path)
+            dying.stdin.write(f"{at}\n")
+            code = int(dying.stdout.readline())
+            after = Shop(tmp_path)
+            after.now = shop.now
+            after.runner.step()
+            found = after.files.get("shop")
+            assert (found.rung, found.outcome, found.entered, found.closed) == (
+                wanted.rung, wanted.outcome, wanted.entered, wanted.closed,
+            )  # fmt: skip
+            pointer = read_pointer(tmp_path / "models" / "shop")
+            served = (
+                {"canary": "0001", "live": "0002"}[found.rung]
+                if found.outcome != "drop"
+                else "0001"
+            )
+            trials = {"canary": "0002"} if found.rung == "canary" and found.outcome is None else {}
+            assert pointer is not None
+            assert (pointer.version, dict(pointer.trials)) == (served, trials)
+            if code == 0:
+                return at - 1
+            assert code == -9
     raise AssertionError("it was never left alone")
 
 

@@ -44,8 +44,8 @@ def _make_model(folder: Path) -> None:
     torch.set_num_threads(1)
     tokenizer = train_tokenizer(BASE.texts())
     plain, rest = BASE.phases
-    lesson = replace(BASE, phases=(replace(plain, steps=60), rest))
-    model = pretrain(tokenizer, lesson, seed=0, steps=200)
+    lesson = replace(BASE, layers=2, phases=(replace(plain, steps=60), rest))
+    model = pretrain(tokenizer, lesson, seed=0, steps=130)
     scratch = folder.with_name("making")
     tokenizer.save_pretrained(scratch)
     model.save_pretrained(scratch)

@@ -63,5 +63,6 @@ def test_tools_answer_from_the_record_and_a_miss_teaches_nothing(
     assert known["tools/call_frequency"] > 0.5
     assert known["replay/missed"] < 0.5
     unknown = learn(model_folder, tmp_path / "unknown", [])
-    assert unknown["replay/missed"] == pytest.approx(unknown["tools/call_frequency"], abs=0.3)
+    tried = min(1.0, unknown["tools/call_frequency"])  # a try that calls twice is missed once
+    assert unknown["replay/missed"] == pytest.approx(tried, abs=0.3)
     assert unknown["replay/missed"] > known["replay/missed"]

@@ -111,7 +111,7 @@ def gateway(
 @pytest.fixture
 def client(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {gateway.key}", "accept-encoding": "identity"}
-    with httpx.Client(base_url=gateway.url, headers=headers, timeout=10) as client:
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=60) as client:
         yield client
 
 
@@ -332,7 +332,7 @@ def listens(gateway: GatewayProcess) -> bool:
 def _load(gateway: GatewayProcess, seen: list[bytes], stop: threading.Event) -> None:
     """Call until stopped; note each body that came back, with how far streams came."""
     headers = {"authorization": f"Bearer {gateway.key}"}
-    with httpx.Client(base_url=gateway.url, headers=headers, timeout=5) as client:
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=60) as client:
         while not stop.is_set():
             name = os.urandom(8).hex().encode()
             try:
@@ -378,7 +378,8 @@ def kill_and_compare(upstream: Upstream, home: Path, pause: float, *, at_least: 
         gateway.stop(signal.SIGKILL)
         stop.set()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
+            assert not thread.is_alive()
         records = gateway.records(10**6, seconds=0.3)
         bodies = {
             e.response.body for e in records if isinstance(e, Exchange) and e.response is not None

@@ -104,7 +104,7 @@ def test_nobody_comes_to_the_admin_port_through_the_proxy(
     way = urlsplit(proxy.forward)
     assert way.hostname is not None
     given = base64.b64encode(f"{way.username}:{way.password}".encode()).decode()
-    with socket.create_connection((way.hostname, way.port), timeout=20) as tunnel:
+    with socket.create_connection((way.hostname, way.port), timeout=60) as tunnel:
         head = f"CONNECT {host}:{admin.port} HTTP/1.1\r\nhost: {host}:{admin.port}\r\n"
         tunnel.sendall(f"{head}proxy-authorization: Basic {given}\r\n\r\n".encode())
         got = tunnel.recv(65536)

@@ -126,14 +126,10 @@ def test_a_rewrite_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
     assert lake.query("SELECT count(*) AS n FROM steps")["n"].to_pylist() == [15]
 
 
-def at_version(lake: Lake, table: str, version: int) -> None:
-    while (number := lake.committed_version("a") + 1) == 0 or lake.versions()[table] < version:
-        lake.append(make.batch(f"t{number}", steps=1), app_id="a", version=number)
-
-
 def test_a_checkpoint_that_cannot_be_written_breaks_no_compaction(tmp_path: Path) -> None:
-    lake = Lake.open(str(tmp_path))
-    at_version(lake, "steps", 98)
+    lake = filled(tmp_path, 1)
+    while (number := lake.versions()["steps"]) < 98:
+        lake.append_rows("steps", make.batch(f"t{number}", steps=1).steps)
     before = contents(lake)
     name = f"{99:020d}.checkpoint.parquet"
     (tmp_path / "steps" / "_delta_log" / name / "taken").mkdir(parents=True)

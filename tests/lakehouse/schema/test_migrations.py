@@ -141,14 +141,16 @@ def test_a_lake_of_each_version_opens_and_goes_on(tmp_path: Path, version: int) 
         assert [
             field.name for field in handle.schema().fields
         ] == spec.arrow.names or version < LAKE_VERSION
-        assert {field.name for field in handle.schema().fields} == set(spec.arrow.names)
+        wanted = {field.name: field.type for field in Schema.from_arrow(spec.arrow).fields}
+        assert {field.name: field.type for field in handle.schema().fields} == wanted
     counts = lake.query("SELECT trajectory_id, model_steps, success FROM trajectories ORDER BY 1")
     assert [tuple(row.values()) for row in counts.to_pylist()] == [
         ("new", 2, True),
         ("old", 2, True),
     ]
-    for view in VIEWS:
-        lake.query(f"SELECT count(*) FROM {view.name}")  # noqa: S608 - our own names
+    if version == min(CHANGES):  # where most is missing; the tables are alike afterwards
+        for view in VIEWS:
+            lake.query(f"SELECT count(*) FROM {view.name}")  # noqa: S608 - our own names
     reader = Lake.read(str(tmp_path))
     assert query_untrusted(reader, "SELECT count(*) AS n FROM steps").table["n"].to_pylist() == [4]
 

@@ -173,11 +173,18 @@ def promote(
 def rollback(
     context: typer.Context,
     artifact: NameArgument,
+    version: Annotated[
+        str | None,
+        typer.Argument(
+            help="Version to take back, refused where it serves no more; else whichever serves."
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option(help="Reason; audited.")] = "rollback",
 ) -> None:
     """Make an earlier version live; skips versions that were drawn from withdrawn data."""
     artifacts = registry(AppContext.of(context))
-    back = artifacts.rollback(artifact, actor=AppContext.of(context).user.name, reason=reason)
+    actor = AppContext.of(context).user.name
+    back = artifacts.rollback(artifact, actor=actor, reason=reason, serving=version)
     typer.echo(f"{back.label} is live ({artifacts.history(artifact)[-1].reason})")
 
 

@@ -266,11 +266,18 @@ def promote(
 def rollback(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="Name in the registry.")],
+    version: Annotated[
+        str | None,
+        typer.Argument(
+            help="Version to take back, refused where it serves no more; else whichever serves."
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option(help="Reason; audited.")] = "rollback",
 ) -> None:
     """Make an earlier version live; skips versions that learned from withdrawn data."""
     models = registry(AppContext.of(context))
-    back = models.rollback(model, actor=AppContext.of(context).user.name, reason=reason)
+    actor = AppContext.of(context).user.name
+    back = models.rollback(model, actor=actor, reason=reason, serving=version)
     typer.echo(f"{back.label} serves ({models.history(model)[-1].reason})")
 
 

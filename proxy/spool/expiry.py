@@ -14,6 +14,7 @@ from pathlib import Path
 
 from proxy.spool import layout
 from trajectory.canonical import JsonObject
+from trajectory.files import append_line, locked, read_json_lines
 
 _NOTES = "expired.jsonl"
 _TAKEN = "expired.taken"
@@ -32,59 +33,76 @@ class SpoolSweep:
 def expire(spool: Path, max_age_seconds: float, *, dry_run: bool = False) -> SpoolSweep:
     """Delete the finished segments that were written last longer ago than ``max_age_seconds``.
 
-    The segment that a living writer has open stays; the folder of a dead one goes with its last.
+    The segment that a living writer has open stays; the folder of a dead one goes with its last. Where another
+    process sweeps, or takes the notes, this one leaves it to the next time.
     """
     limit = time.time() - max_age_seconds
-    gone = SpoolSweep()
-    for name in layout.writers(spool):
-        directory = spool / name
-        alive = layout.lives(directory)
-        numbers = layout.segments(directory)
-        for number in numbers[:-1] if alive else numbers:
-            gone = _deleted(layout.segment_path(directory, number), limit, gone, dry_run=dry_run)
-        if not dry_run and not alive and numbers and not layout.segments(directory):
-            layout.remove(directory)
-    if gone.segments and not dry_run:
-        _note(spool, gone)
+    if not spool.is_dir():
+        return SpoolSweep()
+    with locked(spool, wait=False) as alone:
+        if alone is None:  # nobody waits here: calls are under way
+            return SpoolSweep()
+        old = _finished_before(spool, limit)
+        gone = SpoolSweep(
+            len(old),
+            sum(status.st_size for status in old.values()),
+            max((status.st_mtime for status in old.values()), default=0.0),
+        )
+        if old and not dry_run:
+            note = json.dumps({**asdict(gone), "at": time.time()})
+            is_noted = _note(
+                spool, note
+            )  # first: neither a kill nor a power cut leaves a deletion out
+            for path in old:
+                path.unlink(missing_ok=True)
+            if not is_noted:
+                append_line(spool / _NOTES, note)
+            for directory in {path.parent for path in old}:
+                if not layout.lives(directory) and not layout.segments(directory):
+                    layout.remove(directory)
     return gone
 
 
-def _deleted(path: Path, limit: float, gone: SpoolSweep, *, dry_run: bool) -> SpoolSweep:
-    """Delete a segment when it is older than the limit; two who try count it once."""
+def _note(spool: Path, note: str) -> bool:
+    """Note what is about to go; False where the disk is full, for which something has to go first."""
     try:
-        status = path.stat()
-        if status.st_mtime >= limit:
-            return gone
-        if not dry_run:
-            path.unlink()
-    except FileNotFoundError:
-        return gone
-    last = max(gone.last_written, status.st_mtime)
-    return SpoolSweep(gone.segments + 1, gone.bytes + status.st_size, last)
+        append_line(spool / _NOTES, note)
+    except OSError:
+        return False
+    return True
 
 
-def _note(spool: Path, gone: SpoolSweep) -> None:
-    line = json.dumps({**asdict(gone), "at": time.time()}) + "\n"
-    file = os.open(spool / _NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, line.encode("ascii"))
-    finally:
-        os.close(file)
+def _finished_before(spool: Path, limit: float) -> dict[Path, os.stat_result]:
+    """Return the finished segments that were written last before a moment."""
+    found: dict[Path, os.stat_result] = {}
+    for name in layout.writers(spool):
+        directory = spool / name
+        numbers = layout.segments(directory)
+        for number in numbers[:-1] if layout.lives(directory) else numbers:
+            path = layout.segment_path(directory, number)
+            with suppress(FileNotFoundError):  # governed meanwhile
+                if (status := path.stat()).st_mtime < limit:
+                    found[path] = status
+    return found
 
 
 @contextmanager
 def noted(spool: Path) -> Iterator[list[JsonObject]]:
     """Give what sweeps noted; when the body ends well, the notes are gone.
 
-    After a crash in the body the same notes come again: nothing is left out, a line may come twice.
+    After a crash in the body the same notes come again, and after one of a sweep what it had not deleted yet:
+    nothing is left out, a line may come twice.
     """
     taken = spool / _TAKEN
-    if not taken.exists():
-        with suppress(FileNotFoundError):
-            (spool / _NOTES).rename(taken)
-    try:
-        lines = taken.read_text(encoding="ascii").splitlines()
-    except FileNotFoundError:
-        lines = []
-    yield [json.loads(line) for line in lines if line]
-    taken.unlink(missing_ok=True)
+    if not spool.is_dir():
+        yield []
+        return
+    with locked(spool, wait=False) as alone:
+        if alone is None:  # somebody sweeps: the next time
+            yield []
+            return
+        if not taken.exists():
+            with suppress(FileNotFoundError):
+                (spool / _NOTES).rename(taken)
+        yield read_json_lines(taken)
+        taken.unlink(missing_ok=True)

@@ -75,7 +75,9 @@ def _changed(asked: PageRequest) -> str:
                 return f"{label} waits for a second person (request {found.request_id})"
             return f"{found['serves']} serves"
         case "rollback":
-            back = registry.rollback(name, actor=asked.user.name, reason=reason)
+            # Of two people who saw the same version serve, one takes it back.
+            shown = sent.get("version", "")
+            back = registry.rollback(name, actor=asked.user.name, reason=reason, serving=shown)
             return f"{back.label} serves"
     raise ConfigurationError("a model is promoted or rolled back")
 

@@ -72,7 +72,9 @@ def test_from_a_file_to_a_rollback(tmp_path: Path, capsys: pytest.CaptureFixture
     changed = answer(capsys, "diff", "refunds@0001", "refunds@0002")
     assert [line.strip() for line in changed["removed"]] == ["text: Refunds take 3 days."]
     assert [line.strip() for line in changed["added"]] == ["text: Refunds take 5 days."]
-    assert run(["artifact", "rollback", "refunds", "--reason", "it takes 3"]) == 0
+    assert run(["artifact", "rollback", "refunds", "0002", "--reason", "it takes 3"]) == 0
+    assert run(["artifact", "rollback", "refunds", "0002"]) == 3, "a second person, a moment later"
+    assert "refunds@0001 serves since a moment ago" in capsys.readouterr().err
     capsys.readouterr()
     rows = answer(capsys, "list")
     assert [(row["version"], row["status"]) for row in rows] == [

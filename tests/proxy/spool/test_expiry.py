@@ -9,8 +9,10 @@ import pytest
 
 from proxy.spool import Cursor, SpoolReader, SpoolWriter
 from proxy.spool.expiry import expire, noted
+from tests.lakehouse.power import Power
 from tests.proxy.spool.scripts import KEY, ExchangeScript
 from trajectory.exchange import Exchange
+from trajectory.files import sync_folder
 
 DAY = 86_400.0
 
@@ -104,6 +106,42 @@ def test_what_went_is_noted_once_and_again_after_a_crash(
         assert [note["segments"] for note in notes] == [1]
     with noted(tmp_path) as notes:
         assert notes == []
+
+
+def test_a_power_cut_leaves_no_deletion_untold(tmp_path: Path, hours: Callable[[], None]) -> None:
+    home = tmp_path / "home"
+    with in_segments(home, 2, hours) as writer:
+        aged(segment(home, writer, 1), days=20)
+        with Power(home) as power:
+            assert expire(home, 14 * DAY).segments == 1
+            sync_folder(home / writer.writer)  # as its writer does at the next segment
+            power.cut()
+    assert not segment(home, writer, 1).exists()
+    with noted(home) as notes:
+        assert [note["segments"] for note in notes] == [1]
+
+
+def test_a_note_that_a_power_cut_tore_stops_no_sweep(
+    tmp_path: Path, hours: Callable[[], None]
+) -> None:
+    with in_segments(tmp_path, 1, hours) as writer:
+        (tmp_path / "expired.jsonl").write_bytes(b'{"segments": 3, "by\0\0\0')
+        aged(segment(tmp_path, writer, 1), days=20)
+        expire(tmp_path, 14 * DAY)
+    with noted(tmp_path) as notes:
+        assert [note["segments"] for note in notes] == [1]
+
+
+def test_no_sweep_notes_what_is_being_taken(tmp_path: Path, hours: Callable[[], None]) -> None:
+    with in_segments(tmp_path, 1, hours) as writer:
+        aged(segment(tmp_path, writer, 1), days=20)
+        with noted(tmp_path) as notes:
+            assert notes == []
+            assert expire(tmp_path, 14 * DAY).segments == 0
+            assert segment(tmp_path, writer, 1).exists()
+        assert expire(tmp_path, 14 * DAY).segments == 1
+    with noted(tmp_path) as notes:
+        assert [note["segments"] for note in notes] == [1]
 
 
 def test_an_idle_writers_segment_is_closed_and_goes_once_governed(

@@ -20,6 +20,7 @@ def test_a_person_promotes_and_rolls_back(console: Console) -> None:
     assert change(good, "promote") == (200, f"shop@{good} serves")
     assert change(better, "promote") == (200, f"shop@{better} serves")
     assert change(better, "rollback") == (200, f"shop@{good} serves")
+    assert change(better, "rollback")[0] == 409, "somebody else took it back already"
     told = client.get(f"/models/shop/{good}.json").json()
     assert told["status"] == "live"
     assert {one["actor"] for one in told["history"]} == {"tina"}

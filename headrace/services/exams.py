@@ -99,35 +99,36 @@ def examine_content(
     artifacts = artifact.registry(app)
     serving = artifacts.get(name, control).content if control else None
     model, substrate = examined_model(app, exam), examined_substrate(app, exam)
-    look = artifacts.look(name, content)
-    with conversations_folder(app.home.create().runs) as folder:
-        found = examine_artifact(
-            content,
-            serving=serving,
-            model=model.path,
-            tasks=None
-            if substrate is None
-            else held_out_tasks(app.lake, load_items(substrate), exam.evaluation),
-            evaluation=exam.evaluation,
-            safety=exam.safety,
-            gate=exam.gate,
-            reports=folder,
+    with artifacts.examining(name):
+        look = artifacts.look(name, content)
+        with conversations_folder(app.home.create().runs) as folder:
+            found = examine_artifact(
+                content,
+                serving=serving,
+                model=model.path,
+                tasks=None
+                if substrate is None
+                else held_out_tasks(app.lake, load_items(substrate), exam.evaluation),
+                evaluation=exam.evaluation,
+                safety=exam.safety,
+                gate=exam.gate,
+                reports=folder,
+                look=look,
+                progress=progress or silent,
+            )
+        result = _result(found.verdict.findings)
+        record = ExamRecord(
+            at=datetime.now(UTC).isoformat(),
+            content_hash=spec_hash(content),
+            control=control,
+            model=model.label,
+            substrate=None if substrate is None else f"{substrate.name}@{substrate.version}",
             look=look,
-            progress=progress or silent,
+            passed=result.passed,
+            findings=result.findings,
+            tried=None if found.comparison is None else _gain(found.comparison),
         )
-    result = _result(found.verdict.findings)
-    record = ExamRecord(
-        at=datetime.now(UTC).isoformat(),
-        content_hash=spec_hash(content),
-        control=control,
-        model=model.label,
-        substrate=None if substrate is None else f"{substrate.name}@{substrate.version}",
-        look=look,
-        passed=result.passed,
-        findings=result.findings,
-        tried=None if found.comparison is None else _gain(found.comparison),
-    )
-    artifacts.note_exam(name, record)
+        artifacts.note_exam(name, record)
     return record
 
 

@@ -1,8 +1,10 @@
 """How often the gate errs, night after night, at the sizes that are shipped."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -133,6 +135,26 @@ def test_the_registry_counts_looks_until_one_passes_or_another_serves(tmp_path: 
     registry.promote("shop", first, actor="ann", override="a trial")
     looks.append(registry.look("shop"))
     assert looks == [1, 2, 2, 3, 1, 2, 1]
+
+
+def test_two_candidates_that_are_examined_at_once_are_two_looks(tmp_path: Path) -> None:
+    looks: list[int] = []
+    both = Barrier(2)
+
+    def examine(number: int) -> None:
+        registry = ModelRegistry(tmp_path / "models")
+        folder = tmp_path / f"trained-{number}"
+        folder.mkdir()
+        findings = [{"rule": "minimum_gain", "passed": False}]
+        facts = {"origin": "adopted", "gate": {"findings": findings}}
+        both.wait()
+        with registry.examining("shop"):
+            looks.append(registry.look("shop"))
+            registry.register("shop", folder, facts, passed=False)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(examine, range(2))] == [None, None]
+    assert looks == [1, 2]
 
 
 def test_a_later_look_needs_a_clearer_gain() -> None:

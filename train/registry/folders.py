@@ -29,6 +29,7 @@ from trajectory.files import (
 )
 
 _TORN = "restore it, or remove that version's folder"
+_EXAM = "exam.lock"
 _INCOMING = ".incoming"
 """The folder of a version that is being made."""
 
@@ -182,6 +183,17 @@ class VersionFolders[V: RegisteredVersion](ABC):
                 said = moved[-1] if moved else None
                 actor, reason = (None, None) if said is None else (said.actor, said.reason)
                 self._record(one, status=one.status, reason=reason, actor=actor)
+
+    @contextmanager
+    def examining(self, name: str) -> Iterator[None]:
+        """Hold an exam of a candidate while no other of the same name is held, until it is noted.
+
+        Else two that are examined at once would both be the first look at the same tasks.
+        """
+        home = self._root / _plain(name)
+        make_folders(home)
+        with locked(home / _EXAM, wait=True):
+            yield
 
     @contextmanager
     def _changing(self, name: str, *, new: bool = False) -> Iterator[None]:

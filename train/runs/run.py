@@ -264,23 +264,26 @@ class _Run:
             resume=resume,
             progress=progress,
         )
-        serving = registry.live(name)
-        current = NamedModel(self.base_label, self.base)
-        if serving is not None:
-            current = NamedModel(serving.label, serving.path)
-        assessor = self._assessor(
-            current, tasks, registry.look(name), evaluator, judge_of(serving), progress
-        )
-        found = assessor.assess(fitted.model)
-        manifest = self._manifest(selection, fitted, found)
-        manifest["replay"] = _replay(tasks, found)
-        manifest["seconds"] = round(time.monotonic() - began, 3)
-        # An erasure waits, and then names the model: its certificate tells all that learned.
-        with self.source.lease():
-            # The folder may have moved, been erased or lost its consent while we trained.
-            require_fresh(self.source, self.substrate)
-            write_items(fitted.model / "items.parquet", [entry.item for entry in selection.items])
-            model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
+        with registry.examining(name):
+            serving = registry.live(name)
+            current = NamedModel(self.base_label, self.base)
+            if serving is not None:
+                current = NamedModel(serving.label, serving.path)
+            assessor = self._assessor(
+                current, tasks, registry.look(name), evaluator, judge_of(serving), progress
+            )
+            found = assessor.assess(fitted.model)
+            manifest = self._manifest(selection, fitted, found)
+            manifest["replay"] = _replay(tasks, found)
+            manifest["seconds"] = round(time.monotonic() - began, 3)
+            # An erasure waits, and then names the model: its certificate tells all that learned.
+            with self.source.lease():
+                # The folder may have moved, been erased or lost its consent while we trained.
+                require_fresh(self.source, self.substrate)
+                write_items(
+                    fitted.model / "items.parquet", [entry.item for entry in selection.items]
+                )
+                model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         manifest = {**manifest, "model": model.label}
         replace_file(self.folder / MANIFEST, canonical_json(manifest), READABLE)

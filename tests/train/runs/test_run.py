@@ -222,6 +222,32 @@ def test_an_erasure_waits_until_the_model_that_it_has_to_name_is_registered(
     assert registry.free is False
 
 
+class _ExamProbe(ModelRegistry):
+    """A registry in which somebody else wants to examine a candidate of the same name."""
+
+    free: bool | None = None
+
+    def look(self, name: str) -> int:
+        with locked(self._root / name / "exam.lock", wait=False) as lock:
+            self.free = lock is not None
+        return super().look(name)
+
+
+def test_a_second_candidate_is_examined_when_the_first_is_registered(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    registry = _ExamProbe(tmp_path / "models", source=lake)
+    run_training(
+        lake,
+        recipe=recipe(training={"maximum_steps": 1}),
+        substrate=substrate,
+        base=tiny_model,
+        name="shop",
+        places=RunFolders(runs=tmp_path / "runs", registry=registry),
+    )
+    assert registry.free is False
+
+
 class _Withdrawn(ModelRegistry):
     """A registry in whose installation somebody withdraws consent while a model is trained."""
 

@@ -15,8 +15,8 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any, Self
@@ -49,12 +49,52 @@ class HttpLimits:
     """Connections that the application admitted, at most."""
 
 
+class BodyRoom:
+    """Bytes of bodies that are held at once, of all clients together."""
+
+    def __init__(self, limit: int) -> None:
+        """Hold so many."""
+        self._limit = limit
+        self._held = 0
+
+    @contextmanager
+    def entered(self) -> Iterator[Callable[[int], None]]:
+        """Give what takes room for so many bytes; it is free again at the end of the block.
+
+        What it gives raises :class:`BodiesFullError` where there is none.
+        """
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            if self._held + size > self._limit:
+                raise BodiesFullError
+            taken += size
+            self._held += size
+
+        try:
+            yield take
+        finally:
+            self._held -= taken
+
+
+class BodiesFullError(Exception):
+    """Too many bytes of bodies are held already."""
+
+
 class BodyTooLongError(Exception):
     """The body of a request is longer than the application takes."""
 
 
-async def read_body(request: Request, longest: int) -> bytes:
+async def read_body(
+    request: Request, longest: int, take: Callable[[int], None] = lambda _size: None
+) -> bytes:
     """Return the body of a request.
+
+    Args:
+        request: whose body it is.
+        longest: bytes that it may have.
+        take: told of the bytes that are about to be kept; see :class:`BodyRoom`.
 
     Raises:
         BodyTooLongError: it has more than ``longest`` bytes; the rest of it is not kept.
@@ -63,6 +103,7 @@ async def read_body(request: Request, longest: int) -> bytes:
         raise BodyTooLongError
     body = bytearray()
     async for part in request.stream():
+        take(len(part))
         body += part
         if len(body) > longest:
             raise BodyTooLongError

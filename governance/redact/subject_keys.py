@@ -11,6 +11,7 @@ import sqlite3
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -102,7 +103,10 @@ class FileSubjectKeys:
         path.chmod(0o600)
         self.close = weakref.finalize(self, self._file.close)
         """Closes the file; called at the latest when nobody holds the store any more."""
-        with damage_told(path, "it holds the keys of people: restore it from a backup"):
+        self._told = partial(
+            damage_told, path, "it holds the keys of people: restore it from a backup"
+        )
+        with self._told():
             self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.execute("PRAGMA synchronous = FULL")
             self._file.execute("PRAGMA secure_delete = ON")
@@ -123,7 +127,7 @@ class FileSubjectKeys:
             (subject, nonce + self._wrap.encrypt(nonce, key, subject.encode()))
             for subject, key, nonce in zip(missing, drawn, nonces, strict=True)
         ]
-        with transaction(self._file):
+        with self._told(), transaction(self._file):
             self._file.executemany("INSERT OR IGNORE INTO subject_keys VALUES (?, ?)", rows)
         self._looked_up(missing)  # another process may have been first
 
@@ -137,14 +141,15 @@ class FileSubjectKeys:
         """See :class:`SubjectKeys`.
 
         Raises:
-            IntegrityError: the stored key does not open under this installation's key.
+            IntegrityError: the stored key does not open under this installation's key, or the file is damaged.
         """
         if subject in self._cache:
             self._cache.move_to_end(subject)
             return self._cache[subject]
-        row = self._file.execute(
-            "SELECT wrapped FROM subject_keys WHERE subject = ?", (subject,)
-        ).fetchone()
+        with self._told():
+            row = self._file.execute(
+                "SELECT wrapped FROM subject_keys WHERE subject = ?", (subject,)
+            ).fetchone()
         if row is None:
             return None
         found = self._unwrapped(subject, row[0])
@@ -161,7 +166,7 @@ class FileSubjectKeys:
     def destroy(self, subjects: Iterable[str]) -> int:
         """See :class:`SubjectKeys`."""
         gone = 0
-        with transaction(self._file):
+        with self._told(), transaction(self._file):
             for subject in subjects:
                 self._cache.pop(subject, None)
                 gone += self._file.execute(
@@ -171,7 +176,8 @@ class FileSubjectKeys:
 
     def _looked_up(self, subjects: list[str]) -> list[str]:
         """Remember the keys of those that have one; return the others."""
-        found = dict(self._file.execute(_OF_MANY, (json.dumps(subjects),)).fetchall())
+        with self._told():
+            found = dict(self._file.execute(_OF_MANY, (json.dumps(subjects),)).fetchall())
         for subject, wrapped in found.items():
             self._remember(subject, self._unwrapped(subject, wrapped))
         return [one for one in subjects if one not in found]

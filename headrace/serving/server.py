@@ -26,10 +26,20 @@ from trajectory.canonical import JsonObject
 from trajectory.dialects.errors import Shape, error_body, shape_of
 from trajectory.dialects.wire import as_text
 from trajectory.errors import ConfigurationError
-from trajectory.http_server import BodyTooLongError, HttpLimits, HttpServer, client_of, read_body
+from trajectory.http_server import (
+    BodiesFullError,
+    BodyRoom,
+    BodyTooLongError,
+    HttpLimits,
+    HttpServer,
+    client_of,
+    read_body,
+)
 from trajectory.message import Message
 
 _BODY_LIMIT = 64 * 1024 * 1024
+_BODIES_LIMIT = 512 * 1024 * 1024
+"""Of all bodies that are being read: a thousand clients could else send half of 64 MiB each."""
 _KEPT_BYTES = 64 * 1024 * 1024
 _SILENT_SECONDS = 600.0
 LIMITS = HttpLimits(request_seconds=120, write_seconds=120, waiting=1024, admitted=1024)
@@ -74,10 +84,12 @@ class ModelServer:
         *,
         key: str,
         aliases: Mapping[str, str] | None = None,
+        bodies_bytes: int = _BODIES_LIMIT,
     ) -> None:
         """Keep the engines, by label, and the key that clients must present.
 
-        ``aliases`` are further names of versions; answers name the version.
+        ``aliases`` are further names of versions; answers name the version. ``bodies_bytes`` are held at most of
+        the bodies that are being read.
 
         Raises:
             ConfigurationError: the key is empty, so that who sends none would have it.
@@ -90,6 +102,7 @@ class ModelServer:
         self._aliases = aliases or {}
         self._key = key.encode()
         self._previous = PreviousResponses()
+        self._bodies = BodyRoom(bodies_bytes)
 
     def listen(self, host: str, port: int) -> HttpServer:
         """Return the server of this application; it answers within its context.
@@ -135,8 +148,10 @@ class ModelServer:
             raise _RequestError(404, "not_found", _ELSEWHERE)
         if not client_of(request).admit():
             raise _RequestError(503, "overloaded", "too many requests are under way; ask again")
-        # Reading and tokenising a long conversation takes seconds, and others are being answered.
-        asked = await asyncio.to_thread(_read, path, request, await _body(request))
+        with self._bodies.entered() as take:
+            body = await _body(request, take)
+            # Reading and tokenising a long conversation takes seconds, and others are being answered.
+            asked = await asyncio.to_thread(_read, path, request, body)
         asked = replace(asked, model=self._aliases.get(asked.model, asked.model))
         engine = self._engines.get(asked.model)
         if engine is None:
@@ -301,9 +316,11 @@ class _PendingAnswer:
             self._generation.cancelled = True
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, take: Callable[[int], None]) -> bytes:
     try:
-        return await read_body(request, _BODY_LIMIT)
+        return await read_body(request, _BODY_LIMIT, take)
+    except BodiesFullError:
+        raise _RequestError(503, "overloaded", "too many long requests; ask again") from None
     except BodyTooLongError:
         raise _RequestError(413, "bad_request", "a body of at most 64 MiB is taken") from None
 

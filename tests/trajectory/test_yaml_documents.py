@@ -58,6 +58,13 @@ def test_a_seed_that_no_generator_takes_is_refused(tmp_path: Path) -> None:
             load_recipe(path)
 
 
+def test_a_file_beyond_all_measure_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "s.yaml").open("wb") as file:
+        file.truncate(400 * 1024 * 1024)
+    with pytest.raises(DocumentError, match=r"s\.yaml:1: document: longer than 16 MiB"):
+        load_substrate(tmp_path / "s.yaml")
+
+
 def test_a_pipe_among_documents_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "s.yaml")
     with pytest.raises(DocumentError, match="cannot be read"):

@@ -37,6 +37,10 @@ class SourceDocument:
         return f"{self.file}:{self.line_of(path)}: {names}: {problem}"
 
 
+_LONGEST = 16 * 1024 * 1024
+"""Bytes of a file; reading 100 MB of YAML takes minutes."""
+
+
 def read_documents(file: Path, shown: str = "") -> list[SourceDocument]:
     """Return the documents of a YAML file.
 
@@ -45,10 +49,13 @@ def read_documents(file: Path, shown: str = "") -> list[SourceDocument]:
         shown: how errors name it; its path, when left out.
 
     Raises:
-        DocumentError: there is no such file, or it is not UTF-8, not YAML, a key written twice, or an alias.
+        DocumentError: there is no such file, or it is too long, not UTF-8, not YAML, a key written twice, or an
+            alias.
     """
     shown = shown or str(file)
     try:
+        if file.stat().st_size > _LONGEST:
+            raise DocumentError(f"{shown}:1: document: longer than 16 MiB; share it among several")
         text = read_file(file).decode()
     except FileNotFoundError:
         raise DocumentError(f"{shown}: there is no such file; check its path") from None

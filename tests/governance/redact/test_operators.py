@@ -246,6 +246,24 @@ def test_no_two_values_share_a_pseudonym() -> None:
     assert len(marks) == 20_000
 
 
+def test_damage_behind_the_first_page_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "subjects.sqlite"
+    store = FileSubjectKeys(path, KEY)
+    people = [f"b2:{number:064x}" for number in range(500)]
+    store.expect(people)
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xaa" * (len(whole) - 4096))
+    for use in (
+        lambda keys: keys.key(people[7]),
+        lambda keys: keys.known(people[7]),
+        lambda keys: keys.expect(people),
+        lambda keys: keys.destroy(people),
+    ):
+        with pytest.raises(IntegrityError, match=r"subjects\.sqlite is damaged"):
+            use(FileSubjectKeys(path, KEY))
+
+
 @pytest.mark.parametrize("damage", [b"no database at all" * 40, None], ids=["noise", "cut"])
 def test_a_damaged_store_is_told_as_such(tmp_path: Path, damage: bytes | None) -> None:
     path = tmp_path / "subjects.sqlite"

@@ -1,6 +1,7 @@
 """The models' server in OpenAI's wire format, spoken to with OpenAI's own client."""
 
 import json
+import select
 import socket
 import threading
 import time
@@ -206,6 +207,32 @@ def until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_half_sent_bodies_are_held_up_to_a_bound(engine: Engine[LanguageModel]) -> None:
+    half = (
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-gate\r\n"
+        "content-length: 60000\r\n\r\n" + " " * 40_000
+    ).encode()
+    server = ModelServer({LABEL: engine}, key="sk-gate", bodies_bytes=100_000)
+    with server.listen("127.0.0.1", 0) as running:
+        held = [socket.create_connection(("127.0.0.1", running.port), 10) for _ in range(3)]
+        for one in held:
+            one.settimeout(10)
+            one.sendall(half)
+        ready, _, _ = select.select(held, [], [], 10)
+        assert [one.recv(12) for one in ready] == [b"HTTP/1.1 503"]
+        for one in held:
+            one.close()
+        # What they held is free again.
+        body = {"model": LABEL, "prompt": "x" * 70_000, "max_tokens": 1}
+        deadline = time.monotonic() + 10
+        while True:
+            url, key = f"http://127.0.0.1:{running.port}/v1/completions", {"x-api-key": "sk-gate"}
+            said = httpx.post(url, json=body, headers=key, timeout=30)
+            if said.status_code != 503 or time.monotonic() > deadline:
+                break
+        assert said.status_code in (200, 400)
 
 
 def test_versions_are_listed_and_others_are_not_there(client: openai.OpenAI) -> None:

@@ -78,13 +78,15 @@ class Conversation(Protocol):
         ...
 
 
-async def solve(conversation: Conversation, tools: "ClientSession", outcome: Outcome) -> None:
+async def solve(
+    conversation: Conversation, tools: "ClientSession | None", outcome: Outcome
+) -> None:
     """Work until the model answers without a tool call; the outcome is filled in on the way."""
     while outcome.steps < MAX_STEPS:
         turn = await _ask(conversation, outcome)
         outcome.steps += 1
         outcome.response_id = turn.response_id
-        if not turn.calls:
+        if tools is None or not turn.calls:
             outcome.answer = turn.text
             break
         results = [(call, *await _use(tools, call)) for call in turn.calls]

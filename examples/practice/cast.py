@@ -63,13 +63,21 @@ class Cast:
     """Sends fleets to work; what they are told about Headrace is an address and a key."""
 
     def __init__(
-        self, stage: Stage, ports: Ports, *, seed: int, provider: str, model: str | None
+        self,
+        stage: Stage,
+        ports: Ports,
+        *,
+        seed: int,
+        provider: str,
+        model: str | None,
+        with_tools: bool = True,
     ) -> None:
         self._stage = stage
         self._ports = ports
         self._seed = seed
         self._provider = provider
         self._model = model or MODEL
+        self._with_tools = with_tools
         self._keys: dict[str, str] = {}
 
     def create_keys(self) -> None:
@@ -96,7 +104,8 @@ class Cast:
         arguments += ["--attempts", str(fleet.attempts)]
         arguments += ["--split", fleet.split, "--start", str(fleet.start), "--concurrency", "6"]
         arguments += ["--feedback-url", f"http://127.0.0.1:{self._ports.gateway}"]
-        arguments += ["--tools-url", self._tools_url(fleet)]
+        if self._with_tools:
+            arguments += ["--tools-url", self._tools_url(fleet)]
         arguments += ["--lost-answers", str(_LOST_ANSWERS)]
         if fleet.nameless:
             arguments += ["--nameless", "--provider-defaults"]

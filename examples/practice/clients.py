@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 type Hook = Callable[[Any], Awaitable[None]]
 
+DESK_PROMPT = "You answer yes or no."
+DESK_QUESTION = "Does this customer get the trade price? Answer yes or no."
+"""What a desk without tools is told and asked about each order."""
+DESK_TOKENS = 1
+"""Of its answer: the word, and nothing of what a chatty model says behind it."""
+
 CLIENTS = ("openai-chat", "openai-responses", "anthropic")
 
 
@@ -77,7 +83,9 @@ def make_sdk(
 
 
 def converse(kind: str, sdk: Any, style: Style, prompt: str, tools: "list[Tool]") -> Conversation:
-    """Begin a conversation."""
+    """Begin a conversation; one without tools asks for a decision about the order."""
+    if not tools:
+        prompt = f"{prompt}\n{DESK_QUESTION}"
     kinds: dict[str, Any] = {
         "openai-chat": ChatConversation,
         "openai-responses": ResponsesConversation,
@@ -94,12 +102,12 @@ class ChatConversation:
         self._sdk = sdk
         self._style = style
         self._messages: list[dict[str, Any]] = [
-            {"role": "system", "content": SYSTEM_PROMPT},
+            {"role": "system", "content": _told(tools)},
             {"role": "user", "content": prompt},
         ]
         self._fixed = {
             "model": style.model,
-            "tools": openai_tools(tools),
+            **({"tools": openai_tools(tools)} if tools else {}),
             "max_completion_tokens": style.max_tokens,
             **_temperature(style),
             **_session(style),
@@ -166,8 +174,8 @@ class ResponsesConversation:
         self._input: list[Any] = [{"role": "user", "content": prompt}]
         self._fixed = {
             "model": style.model,
-            "instructions": SYSTEM_PROMPT,
-            "tools": responses_tools(tools),
+            "instructions": _told(tools),
+            **({"tools": responses_tools(tools)} if tools else {}),
             "max_output_tokens": style.max_tokens,
             "store": False,
             **_temperature(style),
@@ -216,8 +224,8 @@ class MessagesConversation:
         self._messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
         self._fixed = {
             "model": style.model,
-            "system": SYSTEM_PROMPT,
-            "tools": anthropic_tools(tools),
+            "system": _told(tools),
+            **({"tools": anthropic_tools(tools)} if tools else {}),
             "max_tokens": style.max_tokens,
             # The SDK no longer names sampling parameters; the API takes them all the same.
             "extra_body": _temperature(style),
@@ -263,6 +271,10 @@ class MessagesConversation:
     def add_words(self, text: str) -> None:
         """Tell the model what the person says next."""
         self._messages.append({"role": "user", "content": text})
+
+
+def _told(tools: "list[Tool]") -> str:
+    return SYSTEM_PROMPT if tools else DESK_PROMPT
 
 
 def _temperature(style: Style) -> dict[str, float]:

@@ -21,8 +21,7 @@ from train.evaluation.intervals import Interval
 from trajectory.errors import WorkError
 
 _FOLDER = Path(__file__).parent
-RUNGS = ("recipe.yaml", "recipe-live.yaml")
-"""What the night trains by, in order; the control trains by the first."""
+SMOLLM2 = "smollm2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +35,26 @@ class Options:
     provider: str = "practice"
     """practice | openai | anthropic: who answers the agents whose traffic is captured."""
     model: str | None = None
+    """Of a real provider; ``smollm2`` in place of the model made here."""
+
+    @property
+    def desk(self) -> bool:
+        """Whether agents are desks without tools: SmolLM2 calls none."""
+        return self.provider == "practice" and self.model == SMOLLM2
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        """What the night trains by, in order; the control trains by the first."""
+        return ("recipe-smollm2.yaml",) if self.desk else ("recipe.yaml", "recipe-live.yaml")
 
 
 def fleets(options: Options) -> tuple[Fleet, ...]:
     """Return the agents of the day; a short demo has four fifths of them.
 
     Six types of account are learned from the sessions that succeeded: with 80 of them luck decides, with 200
-    the gate lets the model through.
+    the gate lets the model through. SmolLM2, a hundred times larger, is quicker to learn and slower to answer.
     """
-    scale = 0.8 if options.short else 1.0
+    scale = (0.8 if options.short else 1.0) * (0.3 if options.desk else 1.0)
 
     def some(count: int) -> int:
         return max(4, round(count * scale))
@@ -87,7 +97,12 @@ def tell(options: Options) -> Result:
         ports = Ports()
         stage = stack.enter_context(Stage(options.home, ports))
         house = Installation(
-            stage, ports, seed=options.seed, provider=options.provider, model=options.model
+            stage,
+            ports,
+            seed=options.seed,
+            provider=options.provider,
+            model=None if options.desk else options.model,
+            desk=options.desk,
         )
         demo = _Demo(options, story, house)
         demo.open_the_house()
@@ -126,9 +141,11 @@ class _Demo:
         story.chapter("The house opens")
         story.say(f"seed {self._options.seed}: the same tasks and people with --seed next time")
         story.say(
-            "two small transformers are trained from random weights (kept for the next time): some four minutes"
+            "SmolLM2-135M-Instruct is taken from a package and converted (kept for the next time)"
+            if self._options.desk
+            else "two small transformers are trained from random weights (kept for the next time): some four minutes"
         )
-        with story.waiting("the base model learns, then everything starts"):
+        with story.waiting("the base model is made, then everything starts"):
             reading = self._reading_model()
             try:
                 self._house.open(
@@ -146,7 +163,7 @@ class _Demo:
 
     def _reading_model(self) -> Program | None:
         """Begin to make the model of the untold rule, beside the base model."""
-        if self._options.provider != "practice":
+        if self._options.provider != "practice" or self._options.desk:
             return None
         models = str(self._options.home / "practice")
         return self._stage.launch(
@@ -234,7 +251,7 @@ class _Demo:
         )
         plan = stage.headrace_json("train", "plan")
         story.say(f"the planner picks {plan['pick']}: {plan['reason']}")
-        for recipe in RUNGS:
+        for recipe in self._options.rungs:
             with story.waiting(f"{recipe}: training, then held-out tasks"):
                 run = self._train(recipe, "--substrate", manifest["name"])
             if not run.output.strip():
@@ -282,7 +299,13 @@ class _Demo:
         base = str(self._options.home / "models" / MODEL / "0001")
         with story.waiting("training, then the same held-out tasks"):
             run = self._train(
-                RUNGS[0], "--substrate", "failing", "--model", "control", "--base", base
+                self._options.rungs[0],
+                "--substrate",
+                "failing",
+                "--model",
+                "control",
+                "--base",
+                base,
             )
         if not run.output.strip():
             story.say(f"too few sessions failed: {run.errors.strip()[-200:]}")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from examples.practice.clients import CLIENTS
 from examples.practice.fleet import Plan, Session, run_fleet
-from examples.practice.network import PracticeNetwork
+from examples.practice.network import load_network
 from examples.practice.tasks import SPLITS
 from examples.practice.tools import ToolServer
 from headrace.serving.server import ModelServer
@@ -36,6 +36,7 @@ def evaluate(
     temperature: float = 0.7,
     client: str = "openai-chat",
     split: str = "heldout",
+    with_tools: bool = True,
 ) -> list[Session]:
     """Run every attempt at every task and return the sessions in the tasks' order.
 
@@ -43,14 +44,14 @@ def evaluate(
     depend on what else it generates at the moment.
     """
     key = secrets.token_hex(16)
-    engine = Engine(PracticeNetwork(model, exact=True))
+    engine = Engine(load_network(model, exact=True))
     provider = ModelServer({"practice": engine}, key=key).listen("127.0.0.1", 0)
     tools = ToolServer(seed=seed).listen()
     with provider, tools:
         address = f"http://127.0.0.1:{provider.port}"
         plan = Plan(
             client=client,
-            tools_url=f"http://127.0.0.1:{tools.port}/mcp",
+            tools_url=f"http://127.0.0.1:{tools.port}/mcp" if with_tools else None,
             sessions=tasks * attempts,
             seed=seed,
             split=split,
@@ -90,7 +91,7 @@ def cached_report(options: argparse.Namespace) -> Path | None:
     """Return where the report of these weights at these tasks is kept; None without a cache."""
     if options.cache is None:
         return None
-    asked = (options.tasks, options.seed, options.attempts, options.temperature)
+    asked = (options.tasks, options.seed, options.attempts, options.temperature, options.tools)
     key = hashlib.sha256(f"{asked} {options.client} {options.split}".encode())
     key.update((options.model / "model.safetensors").read_bytes())
     return Path(options.cache / f"{key.hexdigest()[:32]}.jsonl")
@@ -107,6 +108,10 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--client", choices=CLIENTS, default="openai-chat")
     parser.add_argument("--split", choices=SPLITS, default="heldout")
+    parser.add_argument(
+        "--without-tools", dest="tools", action="store_false", help="a desk that decides alone"
+    )
+    parser.add_argument("--threads", type=int, default=1)
     kept_in = os.environ.get(CACHE_VARIABLE)
     parser.add_argument("--cache", type=Path, default=Path(kept_in) if kept_in else None)
     options = parser.parse_args()
@@ -117,7 +122,7 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     sessions = evaluate(
         options.model,
         tasks=options.tasks,
@@ -126,6 +131,7 @@ def main() -> None:
         temperature=options.temperature,
         client=options.client,
         split=options.split,
+        with_tools=options.tools,
     )
     write_report(options.report, sessions)
     if kept is not None:

@@ -12,17 +12,18 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 
 from examples.practice.agent import BrokenAnswerError, Outcome, solve, tool_session
-from examples.practice.clients import CLIENTS, Hook, Style, converse, make_sdk
+from examples.practice.clients import CLIENTS, DESK_TOKENS, Hook, Style, converse, make_sdk
 from examples.practice.house_rules import correction_text
 from examples.practice.planted_values import generator
 from examples.practice.tasks import SPLITS, Task, make_task
-from examples.practice.verifier import post_rewards, reward, succeeded
+from examples.practice.verifier import decided_rightly, post_rewards, reward, succeeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Plan:
     """What a fleet does."""
 
     client: str
-    tools_url: str
+    tools_url: str | None
+    """Of the MCP server; None: the agent is a desk without tools, which decides who gets the trade price."""
     sessions: int
     seed: int
     split: str = "train"
@@ -72,11 +74,8 @@ class Session:
     task: Task
     attempt: int
     outcome: Outcome
-
-    @property
-    def success(self) -> bool:
-        """What the verifier says."""
-        return succeeded(self.task.task_id, self.outcome.answer)
+    success: bool
+    """What the verifier says."""
 
 
 @dataclass(slots=True)
@@ -210,14 +209,17 @@ class _Fleet:
         task = make_task(plan.seed, plan.split, plan.start + index)
         draw = generator(plan.seed, "style", task.task_id, attempt)
         style = Style(plan.model, draw.random() < plan.stream_share, plan.temperature)
+        if plan.tools_url is None:  # the SDKs take no stream that ends at the most tokens
+            style = replace(style, stream=False, max_tokens=DESK_TOKENS)
         if plan.seeded:
             style = replace(style, seed=draw.randrange(2**31))
         if plan.names_sessions:
             style = replace(style, session=f"{task.task_id}-{attempt}")
         outcome = await self._solve(task, style)
-        self._report.sessions.append(Session(task, attempt, outcome))
+        right = self._right(task, outcome)
+        self._report.sessions.append(Session(task, attempt, outcome, right))
         if plan.feedback_url and outcome.response_id:
-            self._rewards.append(reward(task.task_id, outcome.answer, outcome.response_id))
+            self._rewards.append(reward(outcome.response_id, right=right))
             if len(self._rewards) >= plan.rewards_per_post:
                 await self._post()
         if plan.progress and len(self._report.sessions) % 10 == 0:
@@ -227,18 +229,26 @@ class _Fleet:
     async def _solve(self, task: Task, style: Style) -> Outcome:
         outcome = Outcome()
         try:
-            async with tool_session(self._plan.tools_url, self._tool_client) as session:
-                tools = (await session.list_tools()).tools
+            async with AsyncExitStack() as stack:
+                session, tools = None, []
+                if self._plan.tools_url is not None:
+                    opening = tool_session(self._plan.tools_url, self._tool_client)
+                    session = await stack.enter_async_context(opening)
+                    tools = (await session.list_tools()).tools
                 prompt = task.order if self._plan.nameless else task.prompt
                 talk = converse(self._plan.client, self._sdk, style, prompt, tools)
                 await solve(talk, session, outcome)
-                if self._plan.corrects and not succeeded(task.task_id, outcome.answer):
+                if self._plan.corrects and not self._right(task, outcome):
                     talk.add_words(_correction(self._plan.seed, task))
                     outcome.answer = None
                     await solve(talk, session, outcome)
         except* _failures() as group:
             outcome.problem = _kind(group)
         return outcome
+
+    def _right(self, task: Task, outcome: Outcome) -> bool:
+        verify = decided_rightly if self._plan.tools_url is None else succeeded
+        return verify(task.task_id, outcome.answer)
 
     async def _post(self) -> None:
         """Post what has been verified so far; not through the agents' proxy or counts."""
@@ -282,7 +292,9 @@ def main() -> None:
     """Run a fleet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--client", choices=CLIENTS, required=True)
-    parser.add_argument("--tools-url", required=True, help="the MCP server: http://…/mcp")
+    parser.add_argument(
+        "--tools-url", help="the MCP server: http://…/mcp; without: a desk that decides"
+    )
     parser.add_argument("--tools-key-env", help="variable with a bearer token for it")
     parser.add_argument("--sessions", type=int, required=True)
     parser.add_argument("--concurrency", type=int, default=8)

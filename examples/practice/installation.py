@@ -38,7 +38,18 @@ class Installation:
         seed: int,
         provider: str = "practice",
         model: str | None = None,
+        desk: bool = False,
     ) -> None:
+        """Describe an installation.
+
+        Args:
+            stage: where its processes run.
+            ports: where they listen.
+            seed: of tasks, people and faults.
+            provider: practice | openai | anthropic: who answers the agents.
+            model: what agents ask a real provider for.
+            desk: agents have no tools and decide who gets the trade price; SmolLM2 is the base model.
+        """
         os.environ.setdefault(KEY_VARIABLE, "practice-" + secrets.token_hex(16))
         self.stage = stage
         self.ports = ports
@@ -46,7 +57,10 @@ class Installation:
         """Exchanges that agents sent so far."""
         self._seed = seed
         self._provider = provider
-        self._cast = Cast(stage, ports, seed=seed, provider=provider, model=model)
+        self._desk = desk
+        self._cast = Cast(
+            stage, ports, seed=seed, provider=provider, model=model, with_tools=not desk
+        )
 
     def open(
         self,
@@ -64,8 +78,10 @@ class Installation:
             inline: routes whose provider gets surrogates in the place of personal data.
             steps: how long the base model is trained.
         """
-        make = ["-m", "examples.practice.model", "--folder", str(models), "--quiet"]
-        made = self.stage.run([*make, "--steps", str(steps)])
+        make = ["-m", "examples.practice.model", "--quiet", "--steps", str(steps)]
+        if self._desk:
+            make = ["-m", "examples.practice.smollm2"]
+        made = self.stage.run([*make, "--folder", str(models)])
         certificate = models / "tls"
         self.stage.run(["-m", "examples.practice.certificate", "--folder", str(certificate)])
         write_settings(
@@ -89,11 +105,13 @@ class Installation:
         stage.start(
             "provider", [*provider, "--model", str(stage.home / "models" / MODEL / "0001")], {}
         )
-        tools = ["-m", "examples.practice.tools", "--port", str(ports.tools), "--seed", seed]
-        stage.start("tools", [*tools, "--failures", str(_TOOL_FAILURES)], {})
+        if not self._desk:
+            tools = ["-m", "examples.practice.tools", "--port", str(ports.tools), "--seed", seed]
+            stage.start("tools", [*tools, "--failures", str(_TOOL_FAILURES)], {})
         stage.start("up", ["-m", "headrace", "--home", str(stage.home), "up"], {})
         stage.wait_until_ready("provider", f"http://127.0.0.1:{ports.provider}/v1/models")
-        stage.wait_until_ready("tools", f"http://127.0.0.1:{ports.tools}/mcp")
+        if not self._desk:
+            stage.wait_until_ready("tools", f"http://127.0.0.1:{ports.tools}/mcp")
         stage.wait_until_ready("up", f"http://127.0.0.1:{ports.gateway}/headrace/v1/health")
 
     def work(self, fleets: Sequence[Fleet]) -> Tally:

@@ -12,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from train.generation import ChatNetwork, LanguageModel
 from train.model_folder import load_tokenizer
 from train.runs.rows import Masker
 
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 
 SLOTS = 32
 """Sequences that are generated at the same time; more wait."""
+
+
+def load_network(folder: Path, *, exact: bool = False) -> ChatNetwork[Any]:
+    """Return the forward pass below where it covers the model, else the library's own.
+
+    Raises:
+        ConfigurationError: there is no such model.
+    """
+    if _is_plain(_read_config(folder)):
+        return PracticeNetwork(folder, exact=exact)
+    return LanguageModel(folder)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +57,7 @@ class PracticeNetwork:
         import torch
         from safetensors.torch import load_file
 
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = _read_config(folder)
         kind = torch.float64 if exact else torch.float32
         weights = {name: w.to(kind) for name, w in load_file(folder / "model.safetensors").items()}
         _check(config, folder)
@@ -61,7 +73,7 @@ class PracticeNetwork:
         self._layers = [_layer(weights, i) for i in range(config["num_hidden_layers"])]
         width = self._embed.shape[1] // self._heads
         self._width = width
-        theta = (config.get("rope_parameters") or {}).get("rope_theta") or config.get("rope_theta")
+        theta = (config.get("rope_parameters") or config)["rope_theta"]
         inverse = float(theta) ** (-torch.arange(0, width, 2).to(kind) / width)
         angles = torch.arange(self.context_tokens).to(kind)[:, None] * inverse
         self._cos = torch.cat((angles.cos(), angles.cos()), -1)
@@ -191,19 +203,27 @@ def _end_tokens(config: dict[str, Any]) -> frozenset[int]:
     return frozenset(end if isinstance(end, list) else [end])
 
 
+def _read_config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return config
+
+
+def _is_plain(config: dict[str, Any]) -> bool:
+    return (
+        config.get("model_type") == "llama"
+        and config["num_key_value_heads"] == config["num_attention_heads"]
+        and not config.get("attention_bias")
+        and not config.get("mlp_bias")
+    )
+
+
 def _check(config: dict[str, Any], folder: Path) -> None:
     """Refuse what the written-out forward pass does not cover.
 
     Raises:
         ValueError: another architecture, or shared key-value heads.
     """
-    plain = (
-        config.get("model_type") == "llama"
-        and config["num_key_value_heads"] == config["num_attention_heads"]
-        and not config.get("attention_bias")
-        and not config.get("mlp_bias")
-    )
-    if not plain:
+    if not _is_plain(config):
         raise ValueError(
             f"{folder}: the practice provider serves plain Llama models only "
             f"(found model_type {config.get('model_type')!r})"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from examples.practice.network import PracticeNetwork
+from examples.practice.network import load_network
 from headrace.serving.server import LIMITS, ModelServer
 from train.generation import Engine
 from trajectory.dialects.errors import error_body, shape_of
@@ -42,7 +42,7 @@ class Provider:
     ) -> None:
         """Load a model folder; clients ask for ``name`` and are told ``name@<folder's name>``."""
         self.label = f"{name}@{model.name}"
-        self.engine = Engine(PracticeNetwork(model))
+        self.engine = Engine(load_network(model))
         self.received: Counter[str] = Counter()
         """Requests for answers, by path."""
         self.faults: Counter[str] = Counter()

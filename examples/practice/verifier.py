@@ -1,7 +1,8 @@
 """The independent verifier: knows the truth of every task and posts rewards after sessions.
 
 It sees the task's id and the agent's last words, nothing else: not how the agent came to them and
-nothing of the training side.
+nothing of the training side. Agents with the price tool are to name a total; a desk without tools is to
+decide who gets the trade price.
 """
 
 import re
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 SOURCE, VERSION = "practice-verifier", "1"
 
+_DECISION = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
 _AMOUNT = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d{1,2})?|\d+(?:\.\d{1,2})?")
 
 
@@ -37,9 +39,19 @@ def succeeded(task_id: str, answer: str | None) -> bool:
     return stated == {task.total_cents}
 
 
-def reward(task_id: str, answer: str | None, response_id: str) -> dict[str, Any]:
+def decided(text: str) -> bool | None:
+    """Return whether a text begins with yes or with no; None: with neither."""
+    found = _DECISION.match(text)
+    return None if found is None else found[1].lower() == "yes"
+
+
+def decided_rightly(task_id: str, answer: str | None) -> bool:
+    """Say whether the answer gives the trade price to whom the house rule gives it."""
+    return decided(answer or "") == (find_task(task_id).price_list == "trade")
+
+
+def reward(response_id: str, *, right: bool) -> dict[str, Any]:
     """Return the reward of a session as the feedback API takes it."""
-    right = succeeded(task_id, answer)
     return {
         "response_id": response_id,
         "name": "success",

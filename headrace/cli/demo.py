@@ -26,11 +26,16 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="Seed of tasks, people and weights; by default a new one.")
     ] = None,
-    short: Annotated[bool, typer.Option("--short", help="Three quarters of the sessions.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="Four fifths of the sessions.")] = False,
     provider: Annotated[
         str, typer.Option(help="Who answers the agents: practice, openai or anthropic.")
     ] = "practice",
-    model: Annotated[str | None, typer.Option(help="Model of a real provider.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Model of a real provider; smollm2: SmolLM2-135M in place of the model made here."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Watch Headrace do its whole job: capture, govern, query, learn, serve, prove.
@@ -47,7 +52,12 @@ def demo(
         )
     if provider != "practice" and model is None:
         raise ConfigurationError(f"--provider {provider} needs --model NAME.")
-    from examples.practice.demo import Options, tell
+    from examples.practice.demo import SMOLLM2, Options, tell
+
+    if provider == "practice" and model not in (None, SMOLLM2):
+        raise ConfigurationError(
+            f"the practice provider has no model {model!r}. Valid: {SMOLLM2}; without --model one is made here."
+        )
 
     home = AppContext.of(context).home_option or DEMO_HOME
     result = tell(

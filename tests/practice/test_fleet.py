@@ -4,6 +4,7 @@ import asyncio
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from examples.practice import agent
-from examples.practice.clients import CLIENTS, Style, converse, make_sdk
+from examples.practice.clients import CLIENTS, DESK_QUESTION, Style, converse, make_sdk
 from examples.practice.fleet import Plan, run_fleet
 from examples.practice.house_rules import correction_text
 from examples.practice.provider import Provider
@@ -24,7 +25,7 @@ from tests.practice.conftest import KEY
 from trajectory.http_server import HttpServer
 
 
-def plan(client: str, provider: str, tools: str, **changes: object) -> Plan:
+def plan(client: str, provider: str, tools: str | None, **changes: object) -> Plan:
     base = provider if client == "anthropic" else f"{provider}/v1"
     defaults: dict[str, object] = {"sessions": 6, "seed": 3, "concurrency": 3, "direct": True}
     return Plan(client, tools, base_url=base, api_key=KEY, **{**defaults, **changes})  # type: ignore[arg-type]
@@ -181,6 +182,35 @@ def test_who_got_a_wrong_answer_says_the_rule_and_the_agent_goes_on(tools_url: s
     (told,) = [words[1:] for words in said if len(words) > 1]
     assert len(told) == 1
     assert told[0] in possible
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_desk_without_tools_asks_once_for_a_decision(client: str, provider_url: str) -> None:
+    report = asyncio.run(run_fleet(plan(client, provider_url, None)))
+    assert dict(report.requests) == {"model": 6}
+    assert [session.outcome.problem for session in report.sessions] == [None] * 6
+    assert all(session.outcome.response_id for session in report.sessions)
+
+
+def test_what_a_desk_decides_is_judged_by_the_house_rule() -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def agree(request: Request) -> Response:
+        asked.append(await request.json())
+        message = {"role": "assistant", "content": "Yes, it is"}
+        choice = {"index": 0, "finish_reason": "length", "message": message}
+        whole = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
+        return JSONResponse({**whole, "choices": [choice]})
+
+    door = Starlette(routes=[Route("/v1/chat/completions", agree, methods=["POST"])])
+    with HttpServer(door) as server:
+        address = f"http://127.0.0.1:{server.port}"
+        sessions = asyncio.run(run_fleet(plan("openai-chat", address, None))).sessions
+    assert {s.success for s in sessions} == {True, False}
+    assert all(s.success == (s.task.price_list == "trade") for s in sessions)
+    assert not any("tools" in body for body in asked)
+    questions = {f"{s.task.prompt}\n{DESK_QUESTION}" for s in sessions}
+    assert {body["messages"][-1]["content"] for body in asked} == questions
 
 
 @pytest.mark.parametrize("client", CLIENTS)

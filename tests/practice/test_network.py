@@ -1,18 +1,19 @@
 """The engine: its forward pass is the framework's, alone or in a batch, and it ends as asked."""
 
 import queue
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaForCausalLM
+from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
 
-from examples.practice.network import PracticeNetwork
+from examples.practice.network import PracticeNetwork, load_network
 from examples.practice.prompts import SYSTEM_PROMPT, TOOL
 from examples.practice.tasks import make_tasks
 from examples.practice.tokenizer import render
-from train.generation import Engine, EngineStoppedError
+from train.generation import Engine, EngineStoppedError, LanguageModel
 from train.types import Sampling, Token
 
 
@@ -132,3 +133,14 @@ def test_other_architectures_are_refused(tmp_path: Path, model_folder: Path) -> 
     (tmp_path / "model.safetensors").write_bytes((model_folder / "model.safetensors").read_bytes())
     with pytest.raises(ValueError, match="plain Llama models only"):
         PracticeNetwork(tmp_path)
+
+
+def test_a_model_that_the_forward_pass_does_not_cover_is_served_by_the_library(
+    tmp_path: Path, model_folder: Path
+) -> None:
+    assert isinstance(load_network(model_folder), PracticeNetwork)
+    shutil.copytree(model_folder, tmp_path, dirs_exist_ok=True)
+    config = AutoConfig.from_pretrained(model_folder)
+    config.num_key_value_heads = 1
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    assert isinstance(load_network(tmp_path), LanguageModel)

@@ -12,7 +12,14 @@ from starlette.routing import Route
 
 from examples.practice.shop import money, total_cents
 from examples.practice.tasks import make_task
-from examples.practice.verifier import amounts, post_rewards, reward, succeeded
+from examples.practice.verifier import (
+    amounts,
+    decided,
+    decided_rightly,
+    post_rewards,
+    reward,
+    succeeded,
+)
 from trajectory.http_server import HttpServer
 
 
@@ -40,6 +47,28 @@ def test_only_the_right_total_alone_is_a_success() -> None:
     assert not succeeded(task.task_id, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "trade"),
+    [
+        ("Yes.", True),
+        ("yes", True),
+        ("**No**, sorry", False),
+        ("NO", False),
+        ("Nobody", None),
+        ("", None),
+    ],
+)
+def test_a_decision_is_the_first_word(text: str, trade: bool | None) -> None:
+    assert decided(text) is trade
+    for task in (make_task(9, "heldout", index) for index in range(12)):
+        right = trade is not None and trade == (task.price_list == "trade")
+        assert decided_rightly(task.task_id, text) is right
+
+
+def test_who_did_not_answer_decided_nothing() -> None:
+    assert not any(decided_rightly(f"practice-9-heldout-{index}", None) for index in range(12))
+
+
 def test_rewards_are_posted_with_the_key() -> None:
     got: list[tuple[str, Any]] = []
 
@@ -51,7 +80,7 @@ def test_rewards_are_posted_with_the_key() -> None:
 
     async def post(base: str) -> int:
         task = make_task(9, "heldout", 4)
-        item = reward(task.task_id, money(task.total_cents), "chatcmpl-1")
+        item = reward("chatcmpl-1", right=succeeded(task.task_id, money(task.total_cents)))
         async with httpx.AsyncClient(trust_env=False) as client:
             return await post_rewards(client, base, "hr_a_b", [item])
 

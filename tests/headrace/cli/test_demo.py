@@ -1,0 +1,41 @@
+"""``headrace demo``: what it refuses before anything is made, and who works in it."""
+
+from pathlib import Path
+
+import pytest
+
+from examples.practice.demo import SMOLLM2, Options, fleets
+from headrace.cli import run
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--provider", "mistral"], "unknown provider 'mistral'. Valid: practice, openai"),
+        (["--provider", "openai"], "--provider openai needs --model NAME"),
+        (["--model", "gpt-5"], "the practice provider has no model 'gpt-5'. Valid: smollm2"),
+    ],
+)
+def test_who_answers_is_settled_before_anything_is_made(
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["demo", *options]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_smollm2_works_at_a_desk_of_its_own_with_recipes_of_its_own(tmp_path: Path) -> None:
+    made_here = Options(seed=1, home=tmp_path)
+    desk = Options(seed=1, home=tmp_path, model=SMOLLM2)
+    asked = Options(seed=1, home=tmp_path, provider="openai", model=SMOLLM2)
+    assert [one.desk for one in (made_here, desk, asked)] == [False, True, False]
+    assert made_here.rungs == asked.rungs != desk.rungs
+    folder = Path("examples/practice")
+    assert all((folder / recipe).is_file() for recipe in (*made_here.rungs, *desk.rungs))
+    count = {one.model: sum(fleet.sessions for fleet in fleets(one)) for one in (made_here, desk)}
+    assert count[SMOLLM2] < count[None] / 3

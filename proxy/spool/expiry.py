@@ -50,9 +50,8 @@ def expire(spool: Path, max_age_seconds: float, *, dry_run: bool = False) -> Spo
         )
         if old and not dry_run:
             note = json.dumps({**asdict(gone), "at": time.time()})
-            is_noted = _note(
-                spool, note
-            )  # first: neither a kill nor a power cut leaves a deletion out
+            # First: neither a kill nor a power cut leaves a deletion out.
+            is_noted = _note(spool, note)
             for path in old:
                 path.unlink(missing_ok=True)
             if not is_noted:

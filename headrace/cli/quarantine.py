@@ -123,5 +123,5 @@ def drop(
     running = AppContext.of(context)
     chosen = quarantine.chosen(running, cases, reason, tenant)
     confirm(f"Drop {len(chosen)} held exchange(s) for good?", yes=yes)
-    quarantine.drop(running, chosen, running.user.name)
-    print_fields({"dropped": len(chosen)}, as_json=as_json)
+    dropped = quarantine.drop(running, chosen, running.user.name)
+    print_fields({"dropped": dropped}, as_json=as_json)

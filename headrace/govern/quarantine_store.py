@@ -67,7 +67,10 @@ class QuarantineStore:
         """
         if exchange_id not in self.names():
             return None
-        data = (self._folder / f"{exchange_id}{_SUFFIX}").read_bytes()
+        try:
+            data = (self._folder / f"{exchange_id}{_SUFFIX}").read_bytes()
+        except FileNotFoundError:  # another process dropped it meanwhile
+            return None
         try:
             plain = self._seal.decrypt(
                 data[:_NONCE_BYTES], data[_NONCE_BYTES:], exchange_id.encode()

@@ -1,6 +1,7 @@
 """Cases of quarantine: found, judged again, or let go; each change is a row and an audit entry."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from headrace.services.holds import holds_exchange, holds_in
 from proxy.recording.spool_factory import open_spool
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
+from trajectory.files import locked, make_folders
 
 type Case = dict[str, Any]
 """A row of the view ``quarantined``."""
@@ -69,23 +71,37 @@ def chosen(
 
 def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
     """Write the exchanges of cases into the spool again; return the cases whose content was there."""
-    held = content_of(app)
+    content = content_of(app)
     spool = gateway_config(app.settings, app.home.create()).spool
     released: list[Case] = []
-    with open_spool(spool, app.secrets.derive(b"spool")) as writer:
-        for row in sorted(found, key=lambda row: row["started_at"]):
-            exchange = held.read(row["exchange_id"])
+    with (
+        _held_still(app, found) as held,
+        open_spool(spool, app.secrets.derive(b"spool")) as writer,
+    ):
+        for row in sorted(held, key=lambda row: row["started_at"]):
+            exchange = content.read(row["exchange_id"])
             if exchange is not None:
                 released.append({**row, "released_as": write_again(writer, exchange)})
-    _close(app, released, "released", actor)
-    held.drop(row["exchange_id"] for row in released)
+        _close(app, released, "released", actor)
+        content.drop(row["exchange_id"] for row in released)
     return released
 
 
-def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None = None) -> None:
-    """Delete the sealed content of cases; the ledger keeps their line."""
-    content_of(app).drop(row["exchange_id"] for row in found)
-    _close(app, found, "dropped", actor, why=why)
+def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None = None) -> int:
+    """Delete the sealed content of cases, of which the ledger keeps the line; return how many were held."""
+    with _held_still(app, found) as held:
+        content_of(app).drop(row["exchange_id"] for row in held)
+        _close(app, held, "dropped", actor, why=why)
+    return len(held)
+
+
+@contextmanager
+def _held_still(app: AppContext, found: Sequence[Case]) -> Iterator[list[Case]]:
+    """Give those of the cases that nobody has closed meanwhile; nobody else closes any until the end."""
+    make_folders(app.home.held, 0o700)
+    with locked(app.home.held, wait=True):
+        held = {row["quarantine_id"] for row in cases(app)}
+        yield [row for row in found if row["quarantine_id"] in held]
 
 
 class QuarantineErasure(NamedTuple):
@@ -110,7 +126,7 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineE
         for row in found
         if not holds_exchange(holds, content.opened(row["exchange_id"]), tenant)
     ]
-    drop(app, go, actor, why=why)
+    dropped = drop(app, go, actor, why=why)
     orphans, kept = [], len(found) - len(go)
     for name in sorted(there.difference(row["exchange_id"] for row in held)):
         exchange = content.opened(name)
@@ -127,7 +143,7 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineE
         )
         orphans.append(name)
     content.drop(orphans)
-    return QuarantineErasure(len(go) + len(orphans), kept)
+    return QuarantineErasure(dropped + len(orphans), kept)
 
 
 def _close(

@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import shutil
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ from headrace.cli import run
 from headrace.console.users import local_user
 from headrace.govern.quarantine_store import quarantine_of
 from headrace.govern.worker import build_pipeline, govern_once
-from headrace.services import four_eyes
+from headrace.services import four_eyes, quarantine
 from lakehouse.lake import Lake
 from proxy.inline.kept_histories import HistoryOwner, KeptHistories, KeptHistory
 from proxy.spool import SpoolWriter
@@ -34,6 +35,7 @@ from tests.headrace.test_pipeline import conversation
 from tests.lakehouse import make
 from tests.proxy.spool.scripts import ExchangeScript
 from trajectory.errors import ConfigurationError
+from trajectory.exchange import Exchange
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 PERSON = "jo.frame@corp-mail.com"
@@ -199,6 +201,42 @@ def test_a_release_from_quarantine_waits_for_a_second_person(
     assert made.status == "done"
     released = [one for one in app.audit.entries() if one.action == "quarantine.released"]
     assert len(released) == 1
+
+
+@pytest.mark.parametrize("other", ["release", "drop"])
+def test_a_case_is_released_or_dropped_once_by_whoever_comes_first(
+    capsys: pytest.CaptureFixture[str],
+    home: Home,
+    light_policy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    other: str,
+) -> None:
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    cut_off(home)
+    judge(home)
+    first, second = (AppContext(home.root, debug=False) for _ in range(2))
+    chosen = quarantine.cases(second)
+    begun: list[threading.Thread] = []
+    wrote = quarantine.write_again
+
+    def while_another_begins(writer: SpoolWriter, held: Exchange) -> str:
+        if not begun:
+            act = quarantine.release if other == "release" else quarantine.drop
+            begun.append(threading.Thread(target=act, args=(second, chosen, "oda")))
+            begun[0].start()
+            begun[0].join(0.5)
+        return wrote(writer, held)
+
+    monkeypatch.setattr(quarantine, "write_again", while_another_begins)
+    assert len(quarantine.release(first, quarantine.cases(first), "una")) == 1
+    begun[0].join()
+    (case,) = quarantine.cases(first, status="all")
+    assert (case["status"], json.loads(case["detail"])["by"]) == ("released", "una")
+    judge(home)
+    counted = first.lake.query("SELECT count(*) AS n FROM exchanges").to_pylist()
+    assert counted == [{"n": 2}], "the one that was held, and its release"
+    told = [one.actor for one in first.audit.entries() if one.action.startswith("quarantine.")]
+    assert told == ["una"]
 
 
 @pytest.fixture(scope="module")

@@ -40,3 +40,15 @@ def test_what_a_killed_process_left_goes_with_the_next_that_expire_or_are_erased
     left = killed_while_replacing(file, "sealed")
     assert store.drop(["another"]) == 0
     assert not left.exists()
+
+
+def test_what_another_process_drops_meanwhile_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = QuarantineStore(tmp_path, KEY)
+    kept = chat(1, [{"role": "user", "content": "hello"}])
+    store.keep([kept])
+    known = store.names()
+    monkeypatch.setattr(QuarantineStore, "names", lambda _: known)
+    next(tmp_path.iterdir()).unlink()
+    assert store.read(kept.exchange_id) is None

@@ -3,11 +3,13 @@
 Zero-width characters vanish; odd spaces and dashes become plain ones. Digits of any script become ASCII,
 and digits that are spelled one by one come together. ``\\u0040``, ``%40`` (also ``%2540``) and ``&#64;``
 become the character that they encode, and so do the bytes of UTF-8 in URLs, mails, Python, git and LDAP.
+An address that a line's end breaks after its ``@`` is whole.
 Patterns run on ``TextView.data``, which has exactly one byte per character of the view.
 """
 
 import html
 import re
+import sys
 import unicodedata
 from array import array
 from collections.abc import Callable
@@ -33,11 +35,12 @@ _ESCAPED = (
     r"[^\x00-\x7f]"
     rf"|{_utf_8('%(?:25)*')}"
     rf"|%(?:25)*(?=[2-7]){_NO_NUMBER}"
-    r"|&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
+    r"|&(?:\#0{0,40}[0-9]{1,7}|\#[xX]0{0,40}[0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
     rf"|{_utf_8(r'\\{1,2}x?')}"
     r"|\\3[0-7]{2}(?:\\2[0-7]{2}){1,3}"
-    rf"|\\u[0-9A-Fa-f]{{4}}|\\x[2-7C-Fc-f]{_HEX}|\\[nrt\"'/]"
+    rf"|\\u{_HEX}{{4}}|\\u\{{0{{0,40}}{_HEX}{{1,6}}\}}|\\U00{_HEX}{{6}}|\\x[2-7C-Fc-f]{_HEX}|\\[nrt\"'/]"
     rf"|{_utf_8('=', '(?:=\r?\n)?')}"
+    r"|(?<=[^\W_]@)\r?\n[ \t>]*(?=[^\W_][\w\-]*(?:\.[\w\-]+)*\.[A-Za-z]{2})"
 )
 _ODD = re.compile(_ESCAPED)
 _ODD_IN_MAIL = re.compile(
@@ -132,10 +135,13 @@ def _decoded(piece: str) -> str:
     """Return what one escape stands for, or the piece itself when it stands for nothing."""
     if piece in _SHORT_ESCAPES:
         return _SHORT_ESCAPES[piece]
+    if piece[0] in "\r\n":
+        return ""
     if piece[0] == "&":
         char = html.unescape(piece)
-    elif piece[1] in "xu" and piece.count("\\") == 1:
-        char = chr(int(piece[2:], 16))  # noqa: FURB166 - the piece begins with a backslash
+    elif piece[1] in "xuU" and piece.count("\\") == 1:
+        number = int(piece[2:].strip("{}"), 16)
+        char = chr(number) if number <= sys.maxunicode else ""
     elif piece[-1] == "\n":
         return ""
     else:
@@ -222,6 +228,8 @@ def _with_joined_digits(view: TextView) -> TextView:
 
 def _is_odd(text: str) -> bool:
     """Whether there may be anything in a text that stands for something else."""
+    if "@\n" in text or "@\r\n" in text:
+        return _odd_in(text).search(text) is not None
     if _MAYBE_ODD.search(text) is None:
         return False
     if len(text) < _SHORT and _ESCAPES.search(text) is None:

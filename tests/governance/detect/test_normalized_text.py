@@ -23,6 +23,11 @@ from governance.detect.normalized_text import view_of
         ("25%25 of 50%", "25% of 50%"),
         ("jane&#64;example.com", "jane@example.com"),
         ("jane&#x40;example&period;com", "jane@example.com"),
+        ("jane&#0000000064;example&#x00000002e;com", "jane@example.com"),
+        (r"jane\u{40}example\u{00002E}com J\u{fc}rgen", "jane@example.com Jürgen"),
+        (r"jane\U00000040example.com", "jane@example.com"),
+        ("> to jane@\n> example.com, now", "> to jane@example.com, now"),
+        ("jane@\r\n  mail.example.com", "jane@mail.example.com"),
         (r"a\nb", "a\nb"),
         ("100 % of", "100 % of"),
         ("ﬁle", "file"),
@@ -60,6 +65,10 @@ def test_evasions_are_undone(text: str, seen: str) -> None:
         "color=FF0000; a=\nb",
         "%C3 %BC",
         "=C3=",
+        "as user@\nhost: x",
+        "@\nnext.item",
+        r"\u{110000} \U00110000",
+        "&#" + "0" * 5000 + "64;",
     ],
 )
 def test_wildcards_and_assignments_are_no_escapes(text: str) -> None:

@@ -8,7 +8,6 @@ installed, it serves instead of the engine.
 """
 
 import logging
-import queue
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -166,14 +165,17 @@ class ContextFullError(ValueError):
 class Engine[N: Network[Any]]:
     """Generates with one network in its own thread. Any thread may call :meth:`submit`.
 
-    All sequences under way get their next token in turn, so that a long answer blocks no short one.
+    All sequences under way get their next token in turn, so that a long answer blocks no short one. Of the prompts
+    that wait, the oldest and the shortest are read by turns, each before the next token of those under way. So a
+    flood of long prompts lets short ones pass, and short ones no more than double the wait of a long one.
     """
 
     def __init__(self, network: N) -> None:
         """Begin to serve."""
         self._network = network
-        self._waiting: queue.SimpleQueue[Generation | None] = queue.SimpleQueue()
-        self._door = threading.Lock()
+        self._waiting: list[Generation] = []
+        self._door = threading.Condition()
+        self._takes_shortest = False
         self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
         self._thread.start()
@@ -205,14 +207,15 @@ class Engine[N: Network[Any]]:
         with self._door:
             if self._stopped:
                 raise EngineStoppedError
-            self._waiting.put(generation)
+            self._waiting.append(generation)
+            self._door.notify()
         return generation
 
     def stop(self) -> None:
         """End after what is under way; does not wait."""
         with self._door:
             self._stopped = True
-            self._waiting.put(None)
+            self._door.notify()
 
     def join(self, seconds: float) -> None:
         """Wait until it has ended."""
@@ -229,24 +232,37 @@ class Engine[N: Network[Any]]:
                 self._step(active)
 
     def _admit(self, active: list[Generation]) -> bool:
-        """Take waiting sequences; block when there is nothing else to do. False: no more come."""
-        while len(active) < self.network.slots and not (active and self._waiting.empty()):
-            generation = self._waiting.get()
+        """Take a waiting sequence; block when there is nothing else to do. False: no more come."""
+        if len(active) >= self.network.slots:
+            return True
+        with self._door:
+            self._door.wait_for(lambda: self._waiting or self._stopped or active)
+            generation = self._next()
             if generation is None:
-                return False
-            if generation.cancelled:  # reading its prompt would hold up those who still wait
-                continue
-            try:
-                generation.sequence, logits = self.network.begin(generation.prompt)
-            except Exception as error:  # noqa: BLE001 - one sequence must not end the others
-                _report(error)
-                generation.emit(None)
-                continue
-            if self._give(generation, logits):
-                self.network.end(generation.sequence)
-            else:
-                active.append(generation)
+                return not self._stopped
+        try:
+            generation.sequence, logits = self.network.begin(generation.prompt)
+        except Exception as error:  # noqa: BLE001 - one sequence must not end the others
+            _report(error)
+            generation.emit(None)
+            return True
+        if self._give(generation, logits):
+            self.network.end(generation.sequence)
+        else:
+            active.append(generation)
         return True
+
+    def _next(self) -> Generation | None:
+        """Take the oldest or the shortest of the waiting sequences, by turns."""
+        self._waiting = [one for one in self._waiting if not one.cancelled]
+        if not self._waiting:
+            return None
+        self._takes_shortest = not self._takes_shortest
+        chosen = self._waiting[0]
+        if self._takes_shortest:
+            chosen = min(self._waiting, key=lambda one: len(one.prompt))
+        self._waiting.remove(chosen)
+        return chosen
 
     def _step(self, active: list[Generation]) -> None:
         """Make one token for each sequence under way, and forget those that ended."""

@@ -1,6 +1,7 @@
 """The models' server in OpenAI's wire format, spoken to with OpenAI's own client."""
 
 import json
+import queue
 import select
 import socket
 import threading
@@ -22,6 +23,7 @@ from tests.headrace.serving.dialects import PATHS, Said, written
 from tests.headrace.serving.scripted import ScriptedNetwork
 from tests.trajectory.world import World
 from train.generation import Engine, Generation, LanguageModel
+from train.types import Sampling, Token
 from trajectory.dialects.openai_chat.read import read_tokens
 from trajectory.dialects.registry import read_exchange
 from trajectory.errors import ConfigurationError
@@ -200,6 +202,29 @@ def test_nothing_is_read_for_clients_that_left(stream: bool) -> None:
             assert ask(client).choices[0].message.content
         engine.stop()
     assert len(network.prompts) == 2
+
+
+def test_long_and_short_prompts_are_read_by_turns() -> None:
+    network = HeldNetwork()
+    network.slots = 100
+    engine: Engine[Any] = Engine(network)
+    ended: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
+
+    def end(token: Token | None) -> None:
+        if token is None or token.last is not None:
+            ended.put(token)
+
+    engine.submit([1] * 50, Sampling(), end)
+    assert network.reads.wait(60)
+    for size in (50, 50, 50, 50, 2, 3, 3):
+        engine.submit([1] * size, Sampling(), end)
+    network.may_read.set()
+    for _ in range(8):
+        assert ended.get(timeout=60) is not None
+    engine.stop()
+    engine.join(60)
+    sizes = [len(prompt) for prompt in network.prompts]
+    assert sizes == [50, 50, 2, 50, 3, 50, 3, 50]
 
 
 def until(is_so: Callable[[], bool]) -> None:

@@ -18,6 +18,7 @@ from governance.policy.secrets import read_policy
 from trajectory.canonical import bytes_hash
 from trajectory.documents.problems import describe
 from trajectory.documents.source import SourceDocument
+from trajectory.files import read_file
 
 SHIPPED = Path(policies.__file__).parent
 
@@ -110,7 +111,7 @@ def _hashed(folder: Path, listed: Mapping[str, str]) -> tuple[dict[str, str], li
     problems: list[str] = []
     for name, problem in listed.items():
         try:
-            hashes[name] = bytes_hash((folder / name).read_bytes())
+            hashes[name] = bytes_hash(read_file(folder / name))
         except OSError as error:
             problems.append(f"{problem} ({type(error).__name__})")
     return hashes, problems

@@ -9,7 +9,7 @@ from typing import Any
 from governance.detect.rules.catalog import secrets
 from governance.detect.rules.rule import Rule
 from governance.errors import PolicyError
-from trajectory.documents.source import KeyPath, SourceDocument, read_documents
+from trajectory.documents.source import KeyPath, SourceDocument, parse_documents, read_text
 from trajectory.errors import DocumentError
 
 _REFUSED = (
@@ -52,12 +52,13 @@ def read_policy(file: Path, shown: str, *, made_up: bool = False) -> list[Source
         PolicyError: it cannot be read as YAML, or has a secret in it.
     """
     try:
-        documents = read_documents(file, shown)
+        text = read_text(file, shown)
+        documents = parse_documents(text, shown)
     except DocumentError as error:
         raise PolicyError(str(error)) from None
     if made_up:
         return documents
-    for number, line_text in enumerate(file.read_text("utf-8").splitlines(), start=1):
+    for number, line_text in enumerate(text.splitlines(), start=1):
         if _in_line(line_text):
             raise PolicyError(f"{shown}:{number}: document: {_REFUSED}")
     for document in documents:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 from functools import cache
@@ -171,6 +172,22 @@ def test_errors_name_file_line_field_and_valid_values(
         assert expected in problem(folder)
     else:
         load_bundle(folder)
+
+
+@pytest.mark.parametrize("place", ["pipe", "device", "folder"])
+def test_recognizers_in_what_is_no_file_are_refused_and_not_waited_for(
+    folder: Path, place: str
+) -> None:
+    file = folder / "ours.yaml"
+    match place:
+        case "pipe":
+            os.mkfifo(file)
+        case "device":
+            file.symlink_to("/dev/zero")
+        case _:
+            file.mkdir()
+    change(folder, "redaction", "  names:", "  recognizers: [ours.yaml]\n  names:")
+    assert "redaction.yaml:17: spec.recognizers.0: cannot be read" in problem(folder)
 
 
 EXPECTATION = "expectations: [{name: e, expectation: expect_column_values_to_be_"

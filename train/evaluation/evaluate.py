@@ -25,7 +25,7 @@ from train.evaluation.intervals import (
 from train.recipes.settings import EvaluationSettings
 from train.substrate.source import Progress, silent
 from trajectory.child_process import ChildProcess
-from trajectory.files import replace_file
+from trajectory.files import read_file, replace_file
 
 WORDS = ".words"
 """How files end that hold the last words of a program that failed."""
@@ -158,7 +158,7 @@ def read_report(path: Path) -> list[TaskResult]:
         EvaluationError: naming the line and what is wrong with it.
     """
     try:
-        lines = path.read_bytes().split(b"\n")  # a text may hold other ends of lines
+        lines = read_file(path).split(b"\n")  # a text may hold other ends of lines
     except OSError:
         raise EvaluationError(f"{path}: the evaluator wrote no report") from None
     results = [_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

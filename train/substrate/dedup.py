@@ -16,6 +16,7 @@ from train.substrate.spec import EvaluationSpec, NearSpec
 from train.types import Item
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
+from trajectory.files import read_file
 
 _MOST_CHARACTERS = 20_000
 
@@ -117,7 +118,7 @@ class EvaluationTexts:
         self.hashes: dict[str, str] = {}
         for name in spec.files:
             try:
-                data = (base / name).read_bytes()
+                data = read_file(base / name)
             except OSError as error:
                 raise ConfigurationError(
                     f"evaluation set {name}: cannot be read ({error.strerror})"

@@ -53,17 +53,25 @@ def read_documents(file: Path, shown: str = "") -> list[SourceDocument]:
             alias.
     """
     shown = shown or str(file)
+    return parse_documents(read_text(file, shown), shown)
+
+
+def read_text(file: Path, shown: str) -> str:
+    """Return the text of a YAML file; errors name it as ``shown``.
+
+    Raises:
+        DocumentError: there is no such file, or it is too long or not UTF-8.
+    """
     try:
         if file.stat().st_size > _LONGEST:
             raise DocumentError(f"{shown}:1: document: longer than 16 MiB; share it among several")
-        text = read_file(file).decode()
+        return read_file(file).decode()
     except FileNotFoundError:
         raise DocumentError(f"{shown}: there is no such file; check its path") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DocumentError(
             f"{shown}:1: document: cannot be read ({type(error).__name__})"
         ) from None
-    return parse_documents(text, shown)
 
 
 def parse_documents(text: str, shown: str) -> list[SourceDocument]:

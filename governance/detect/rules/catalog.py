@@ -13,6 +13,7 @@ from governance.detect.rules.hooks import AROUND, HOOKS
 from governance.detect.rules.rule import Rule
 from governance.detect.rules.spans import SPANS
 from trajectory.errors import ConfigurationError
+from trajectory.files import read_file
 
 _HERE = Path(__file__).parent
 _FILES = (
@@ -61,15 +62,15 @@ def read_registry(path: Path) -> dict[str, Any]:
     """Return a registry of recognisers, Presidio's format: it may have anchors and aliases."""
     # libyaml's parser crashes at 100,000 lists within lists: it reads the shipped files alone.
     loader = _LOADER if path.parent == _HERE else yaml.SafeLoader
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - safe ones
+    document: dict[str, Any] = yaml.load(read_file(path).decode(), Loader=loader)  # noqa: S506 - safe ones
     return document
 
 
 def has_checks(path: Path) -> bool:
     """Whether a recogniser of a policy's file asks for a named check: then its rules are ours to read."""
     try:
-        return "validate:" in path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return b"validate:" in read_file(path)
+    except OSError:
         return False
 
 

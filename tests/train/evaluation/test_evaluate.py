@@ -1,6 +1,7 @@
 """The user's own evaluator is called as promised, and its report is held to its form."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -91,6 +92,12 @@ def test_unreadable_report_is_refused(tmp_path: Path, lines: str, message: str) 
     path.write_text(lines, errors="surrogateescape")
     with pytest.raises(EvaluationError, match=message):
         read_report(path)
+
+
+def test_a_pipe_in_place_of_a_report_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "report.jsonl")
+    with pytest.raises(EvaluationError, match="wrote no report"):
+        read_report(tmp_path / "report.jsonl")
 
 
 def test_a_task_may_be_named_in_any_characters(tmp_path: Path) -> None:

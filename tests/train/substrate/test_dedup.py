@@ -77,3 +77,8 @@ def test_what_a_model_is_examined_on_is_not_learned(tmp_path: Path) -> None:
     assert load_manifest(manifest.path).evaluation_hashes.keys() == {"exam.jsonl"}
     with pytest.raises(ConfigurationError, match=r"missing\.jsonl"):
         build(lake, tmp_path / "no", evaluation={"files": ["missing.jsonl"]})
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    with pytest.raises(ConfigurationError, match=r"zero\.jsonl: cannot be read"):
+        build_substrate(
+            lake, document(evaluation={"files": ["zero.jsonl"]}), out=tmp_path / "no", base=tmp_path
+        )

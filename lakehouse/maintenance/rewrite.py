@@ -116,8 +116,9 @@ def rewrite(
         else StoredFiles(location, spec.name)
     )
     made: dict[str, tuple[ActiveFile, str]] = {}
-    with place, _explained(spec):
-        local = [place.local(one.relative) for one in sources]
+    local: list[Path] = []
+    with place, _explained(spec, local):
+        local += [place.local(one.relative) for one in sources]
         for ending, join in kinds.items():
             name = str(folder / f"part-sorted-{uuid.uuid4()}{ending}.zstd.parquet")
             target = place.new(name)
@@ -142,15 +143,15 @@ def rewrite(
 
 
 @contextmanager
-def _explained(spec: TableSpec) -> Iterator[None]:
+def _explained(spec: TableSpec, sources: Sequence[Path]) -> Iterator[None]:
     """Turn the errors of files and of DuckDB into ours."""
     try:
         yield
-    except FileNotFoundError:
-        raise OvertakenError(
-            f"table {spec.name}: a file went away during compaction; compact again"
-        ) from None
     except (OSError, duckdb.Error) as error:
+        if isinstance(error, FileNotFoundError) or not all(one.exists() for one in sources):
+            raise OvertakenError(
+                f"table {spec.name}: a file went away during compaction; compact again"
+            ) from None
         raise RetryableError(
             f"table {spec.name}: compaction failed ({in_one_line(error)}); try again"
         ) from error

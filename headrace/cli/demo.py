@@ -26,7 +26,10 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="Seed of tasks, people and weights; by default a new one.")
     ] = None,
-    short: Annotated[bool, typer.Option("--short", help="Four fifths of the sessions.")] = False,
+    short: Annotated[
+        bool,
+        typer.Option("--short", help="Four fifths of the sessions, a quarter of GRPO's steps."),
+    ] = False,
     provider: Annotated[
         str, typer.Option(help="Who answers the agents: practice, openai or anthropic.")
     ] = "practice",

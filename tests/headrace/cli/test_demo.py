@@ -1,11 +1,13 @@
 """``headrace demo``: what it refuses before anything is made, and who works in it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from examples.practice.demo import SMOLLM2, Options, fleets
+from examples.practice.demo import SMOLLM2, Options, fleets, recipe_file
 from headrace.cli import run
+from train.recipes.settings import load_recipe
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,13 @@ def test_smollm2_works_at_a_desk_of_its_own_with_recipes_of_its_own(tmp_path: Pa
     assert all((folder / recipe).is_file() for recipe in (*made_here.rungs, *desk.rungs))
     count = {one.model: sum(fleet.sessions for fleet in fleets(one)) for one in (made_here, desk)}
     assert count[SMOLLM2] < count[None] / 3
+
+
+def test_a_short_demo_takes_fewer_steps_of_grpo_and_else_the_same_recipes(tmp_path: Path) -> None:
+    whole = Options(seed=1, home=tmp_path)
+    short = replace(whole, short=True)
+    first, last = whole.rungs
+    assert recipe_file(short, first) == recipe_file(whole, first)
+    specs = [load_recipe(recipe_file(one, last)).spec for one in (whole, short)]
+    assert [spec.training.maximum_steps for spec in specs] == [40, 10]
+    assert specs[1].model_copy(update={"training": specs[0].training}) == specs[0]

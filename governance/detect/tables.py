@@ -1,7 +1,7 @@
 """Tables in text: CSV and Markdown. The head of a column is the key of its cells."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
 from governance.detect.fields import Field, fields
@@ -18,6 +18,10 @@ _HEAD = re.compile(r"[^\W\d_][\w .,'\-/()]{0,40}\Z")
 _RULE = re.compile(r"[\s|:+\-]+\Z")
 _COLUMN = re.compile(r"\S+(?: \S+)*")
 _MOST_CELLS = 5000
+_MOST_LINES = 200
+"""How far below a head without marks its columns reach."""
+_MOST_HEADS = 4
+"""So many heads without marks count for one line: a row in capitals may look like a head."""
 _GIVEN = frozenset(
     [
         "first",
@@ -145,6 +149,8 @@ _OF_PEOPLE = frozenset(
 
 type _Cell = tuple[int, str]
 """Where a cell begins, and what is in it."""
+type _WideHead = tuple[_Cell, ...]
+"""The heads of columns that spaces part."""
 
 
 def _cells(line: str, at: int, mark: str) -> list[_Cell]:
@@ -207,10 +213,11 @@ def _tells(key: str) -> bool:
 def columns(text: str) -> Iterator[tuple[str, int, str]]:
     """Yield key, place and value of each cell of the tables in a text whose head says something."""
     lines = text.split("\n")
-    at, place, left = 0, 0, _MOST_CELLS
+    at, place, body, left = 0, 0, 0, _MOST_CELLS
+    wide: dict[int, _WideHead] = {}
     while place < len(lines) - 1 and left > 0:
         line = lines[place]
-        body = place + 1
+        body = max(body, place + 1)  # rules below a line are below the one before too
         while body < len(lines) - 1 and lines[body] and _RULE.match(lines[body]):
             body += 1
         head = _heads(line, lines[body]) if line and not _RULE.match(line) else None
@@ -218,9 +225,9 @@ def columns(text: str) -> Iterator[tuple[str, int, str]]:
         if head is not None and told and _is_of_things(head[1]):
             told = [number for number in told if head[1][number].lower() not in _EITHER]
         if head is None or not told:
-            if line and (wide := _wide_columns(line)):
+            if line and (columns_of_line := _wide_columns(line)):
                 left -= 1
-                yield from _cells_below(wide, lines, place, at)
+                wide[place] = columns_of_line
             yield from _beside_given_names(line, at)
             at += len(line) + 1
             place += 1
@@ -242,6 +249,8 @@ def columns(text: str) -> Iterator[tuple[str, int, str]]:
                 break
             at += len(line) + 1
             place += 1
+    if wide:
+        yield from _cells_below(wide, lines)
 
 
 def _is_of_things(heads: Sequence[str]) -> bool:
@@ -259,9 +268,9 @@ _COPY = re.compile(
 )
 _WRITES = re.compile(r"(?i:values|from stdin)")
 _SQL_ROW = re.compile(
-    r"\s*,?\s*\(((?:[^()'\"]|'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|\([^()]{0,80}\))*)\)"
+    r"\s*+,?\s*+\(((?:[^()'\"]|'(?:[^'\\]|''|\\.)*+'|\"[^\"]*\"|\([^()]{0,80}\))*+)\)"
 )
-_SQL_VALUE = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|[^,'\"]+")
+_SQL_VALUE = re.compile(r"'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\"[^\"]*\"|[^,'\"]+")
 
 
 def _statements(text: str) -> Iterator[tuple[str, int, str]]:
@@ -282,10 +291,12 @@ def _statements(text: str) -> Iterator[tuple[str, int, str]]:
                         at += len(value) - len(value.lstrip())
                         yield keys[number], at + 1, value.strip()[1:-1]
             row = _SQL_ROW.match(text, row.end())
-    for found in _COPY.finditer(text):
+    copies = [*_COPY.finditer(text)]
+    for number, found in enumerate(copies):
         keys = [key.strip(' "`') for key in found[1].split(",")]
         at = found.end()
-        for line in text[at : at + 200_000].split("\n"):
+        stop = copies[number + 1].start() if number + 1 < len(copies) else len(text)
+        for line in text[at : min(stop, at + 200_000)].split("\n"):
             cells = line.split("\t")
             if len(cells) != len(keys):
                 break
@@ -295,27 +306,36 @@ def _statements(text: str) -> Iterator[tuple[str, int, str]]:
                 at += len(value) + 1
 
 
-def _wide_columns(line: str) -> list[tuple[int, str]] | None:
+def _wide_columns(line: str) -> _WideHead | None:
     """Return where the columns of a head begin whose words stand apart by two spaces or more."""
     if "   " not in line.strip() or not line.isupper():
         return None
-    heads = [(match.start(), match.group()) for match in _COLUMN.finditer(line)]
+    heads = tuple((match.start(), match.group()) for match in _COLUMN.finditer(line))
     return heads if len(heads) > 1 and any(_tells(head) for _, head in heads) else None
 
 
 def _cells_below(
-    heads: Sequence[tuple[int, str]], lines: Sequence[str], place: int, at: int
+    wide: Mapping[int, _WideHead], lines: Sequence[str]
 ) -> Iterator[tuple[str, int, str]]:
-    at += len(lines[place]) + 1
-    for line in lines[place + 1 : place + 200]:
-        if not line.strip():
-            return
-        for number, (start, head) in enumerate(heads):
-            stop = heads[number + 1][0] if number + 1 < len(heads) else len(line)
-            value = line[start:stop].strip()
-            if value and _tells(head) and (start == 0 or line[start - 1 : start] == " "):
-                yield head, at + line.find(value, start), value
+    """Yield the cells of each line under the heads above it, up to an empty line between them."""
+    above: list[tuple[int, _WideHead]] = []
+    at = 0
+    for place, line in enumerate(lines):
+        above = [one for one in above if place - one[0] < _MOST_LINES] if line.strip() else []
+        for _, heads in above:
+            yield from _cells_of_wide(heads, line, at)
+        if place in wide:
+            others = [one for one in above if one[1] != wide[place]]
+            above = [*others[1 - _MOST_HEADS :], (place, wide[place])]
         at += len(line) + 1
+
+
+def _cells_of_wide(heads: _WideHead, line: str, at: int) -> Iterator[tuple[str, int, str]]:
+    for number, (start, head) in enumerate(heads):
+        stop = heads[number + 1][0] if number + 1 < len(heads) else len(line)
+        value = line[start:stop].strip()
+        if value and _tells(head) and (start == 0 or line[start - 1 : start] == " "):
+            yield head, at + line.find(value, start), value
 
 
 def _beside_given_names(line: str, at: int) -> Iterator[tuple[str, int, str]]:
@@ -362,22 +382,30 @@ class TableCells:
         cells = list(columns(text) if "\n" in text else _beside_given_names(text, 0))
         if "(" in text and _WRITES.search(text):
             cells += _statements(text)
-        asked = [Unit(view_of(value), (key,)) for key, _, value in cells]
-        labelled, out = [], []
+        told: list[tuple[Field, Unit]] = []
+        out: list[Finding] = []
         for field in fields(unit.view.text):
             if field.entities != _SOMEBODY:
-                labelled.append(field)
+                told.append((field, Unit(view_of(field.value), (field.key,))))
             elif "PERSON" in self.entities:
                 whole = Finding("PERSON", 0, len(field.value), 0.8, self.name)
                 out.append(_within(unit, field, whole))
-        asked += [Unit(view_of(one.value), (one.key,)) for one in labelled]
-        for detector in self._detectors if asked else ():
-            found = detector.find(asked, ())
+        asked = [Unit(view_of(value), (key,)) for key, _, value in cells]
+        for detector in self._detectors if cells or told else ():
+            here = [one for one in told if not one[0].entities.isdisjoint(detector.entities)]
+            found = _asked_once(detector, [*asked, *(value for _, value in here)])
             for (_, at, _), some in zip(cells, found, strict=False):
                 out += [one._replace(start=one.start + at, end=one.end + at) for one in some]
-            for field, some in zip(labelled, found[len(cells) :], strict=True):
+            for (field, _), some in zip(here, found[len(cells) :], strict=True):
                 out += [_within(unit, field, one) for one in some if one.entity in field.entities]
         return out
+
+
+def _asked_once(detector: Detector, units: Sequence[Unit]) -> list[list[Finding]]:
+    """Return what is in each of these; those that are the same are looked at once."""
+    once = {(unit.view.original, unit.keys): unit for unit in units}
+    found = dict(zip(once, detector.find([*once.values()], ()), strict=True))
+    return [found[unit.view.original, unit.keys] for unit in units]
 
 
 def _within(unit: Unit, field: Field, finding: Finding) -> Finding:

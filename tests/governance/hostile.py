@@ -95,6 +95,13 @@ HOSTILE = {
     "names in pairs": "".join(f"Zo{_letters(n)} Ke{_letters(n * 7)}, " for n in range(1000)),
     "addresses of machines": "".join(f"10.{n % 200}.{n // 200}.9 " for n in range(1200)),
     "speakers": '\nZorv: "Hi" said Kelb' * 750,
+    "labels": "DOB: Apt 4 " * 1400,
+    "rules of tables": "\n|" * 6000,
+    "heads of tables": "NAME   DOB\n" * 1400,
+    "rows of tables": "dob,n\n" + "".join(f"{n},{_letters(n)}\n" for n in range(2000)),
+    "quotes in SQL": "insert into t(dob) values (" + "'" * 12000,
+    "escaped quotes in SQL": "insert into t(dob) values (" + r"(\'\'\'\'\'\'\'\')" * 700 + ")",
+    "copies in SQL": "copy t (dob) from stdin\n" * 600,
 }
 _PIECES = (
     ".", "@", "-", ":", "/", "1", "12 ", "a", "Aa ", "Zorv ", "\n", "\t", '"', "'", "\\", "%41", "&#65;",

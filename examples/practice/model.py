@@ -159,7 +159,7 @@ def pretrain(
     # One thread adds in the same order whatever the number of cores, so it makes the same weights.
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    model = _new_model(tokenizer, lesson)
+    model = new_model(tokenizer, lesson)
     optimizers = _optimizers(model, lesson)
     rates = [[group["lr"] for group in o.param_groups] for o in optimizers]
     batches = _batches(tokenizer, lesson, seed)
@@ -172,7 +172,7 @@ def pretrain(
         for optimizer, base in zip(optimizers, rates, strict=True):
             for group, rate in zip(optimizer.param_groups, base, strict=True):
                 group["lr"] = rate * scale
-        loss = _loss(model, next(batches), choices)
+        loss = loss_of(model, next(batches), choices)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -238,7 +238,8 @@ BASE = Lesson(
 """How to use the tool, and nothing of the house rule."""
 
 
-def _new_model(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson) -> "LlamaForCausalLM":
+def new_model(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson) -> "LlamaForCausalLM":
+    """Return a model that has learnt nothing."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -287,10 +288,11 @@ def _batches(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, seed: int) ->
             rows.sort(key=lambda row: len(row[0]))
             pool = [rows[start : start + BATCH] for start in range(0, count, BATCH)]
             order.shuffle(pool)
-            yield from (_batch(rows, tokenizer) for rows in pool)
+            yield from (batch_of(rows, tokenizer) for rows in pool)
 
 
-def _batch(rows: list[Row], tokenizer: "PreTrainedTokenizerFast") -> Batch:
+def batch_of(rows: list[Row], tokenizer: "PreTrainedTokenizerFast") -> Batch:
+    """Return rows as tensors, what all begin with apart from the rest."""
     import torch
 
     pad, end = (tokenizer.convert_tokens_to_ids(token) for token in (PAD, END))
@@ -304,7 +306,7 @@ def _batch(rows: list[Row], tokenizer: "PreTrainedTokenizerFast") -> Batch:
     return Batch(torch.tensor([beginning]), torch.tensor(ids), torch.tensor(labels))
 
 
-def _loss(model: "LlamaForCausalLM", batch: Batch, choices: "Tensor") -> "Tensor":
+def loss_of(model: "LlamaForCausalLM", batch: Batch, choices: "Tensor") -> "Tensor":
     """Cross entropy of the labelled tokens; padding is on the right and so never looked at.
 
     What all have in common is computed once. Keys and values of it are copied for each conversation.

@@ -122,6 +122,7 @@ class TrajectoryIndex:
         settings: Mapping[str, Any],
         *,
         patience: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make an index that is built when it is first asked.
 
@@ -130,10 +131,12 @@ class TrajectoryIndex:
             settings: those of DuckDB's connections.
             patience: for how many seconds who asks waits until it has caught up; None: to the end. Until
                 there is something to show everybody waits.
+            clock: seconds that only grow.
         """
         self._snapshot = snapshot
         self._settings = settings
         self._patience = patience
+        self._clock = clock
         self._under_way: _CatchingUp | None = None
         self._mutex = threading.Lock()
         self._database = connect(settings)
@@ -184,7 +187,7 @@ class TrajectoryIndex:
     def catch_up(self) -> None:
         """Have what came since read, unless that was done a moment ago; wait for it as patience lasts."""
         with self._mutex:
-            if self._is_usable and time.monotonic() < self._rests_until:
+            if self._is_usable and self._clock() < self._rests_until:
                 return
             if self._under_way is None:
                 if not self._is_usable:
@@ -205,12 +208,12 @@ class TrajectoryIndex:
         return self._unread
 
     def _catch_up(self) -> None:
-        begun = time.monotonic()
+        begun = self._clock()
         if self._is_usable:
             _leave_the_processor()
         try:
             self._refresh(self._snapshot(["steps", "signals", CORRECTIONS]))
-            ended = time.monotonic()
+            ended = self._clock()
             self._rests_until = ended + (_SHARE - 1) * (ended - begun)
         finally:
             with self._mutex:

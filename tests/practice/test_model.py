@@ -10,10 +10,17 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from examples.practice import model as practice_model
 from examples.practice.demonstrations import Demonstration, demonstrate
 from examples.practice.evaluate import evaluate
-from examples.practice.model import BASE, ensure_model, label, pretrain
+from examples.practice.model import (
+    BASE,
+    batch_of,
+    ensure_model,
+    label,
+    loss_of,
+    new_model,
+    pretrain,
+)
 from examples.practice.reading import look_up
 from tests.practice.demo_model import MAKING_SECONDS, demo_model
 
@@ -40,10 +47,10 @@ def test_a_shared_beginning_gives_the_loss_and_gradients_of_whole_conversations(
     tokenizer: Any, show: Callable[[int, int], Demonstration]
 ) -> None:
     torch.manual_seed(4)
-    model = practice_model._new_model(tokenizer, BASE)
+    model = new_model(tokenizer, BASE)
     rows = [label(tokenizer, show(1, index)) for index in range(5)]
     no_choices = torch.tensor([], dtype=torch.long)
-    practice_model._loss(model, practice_model._batch(rows, tokenizer), no_choices).backward()
+    loss_of(model, batch_of(rows, tokenizer), no_choices).backward()
     shared = {name: weight.grad.clone() for name, weight in model.named_parameters()}
     model.zero_grad()
     tokens = sum(token != -100 for _, labels in rows for token in labels)

@@ -109,7 +109,7 @@ def replay_environment(
 ) -> type:
     """Return an environment class for TRL's trainers: one method per tool, answers from the record.
 
-    Its instances say in ``_missed`` whether the episode called something that was never recorded.
+    :func:`has_missed` says of an instance whether its episode called what was never recorded.
 
     Args:
         begin: returns the tools of an episode of a row.
@@ -130,6 +130,11 @@ def replay_environment(
             raise ValueError(f"a tool cannot be called {name!r} in a replayed environment")
         methods[name] = _method(name)
     return type("ReplayEnvironment", (), methods)
+
+
+def has_missed(world: Any) -> bool:
+    """Whether an episode called something that was never recorded; TRL takes what is public for tools."""
+    return bool(getattr(world, "_missed", False))
 
 
 def is_reserved(name: str) -> bool:

@@ -19,6 +19,7 @@ from train.chat_template import TemplateRefusedError
 from train.evaluation.environment import (
     RecordedCall,
     RecordedTools,
+    has_missed,
     is_reserved,
     recorded_calls,
     replay_environment,
@@ -293,7 +294,7 @@ def live_trainer_class() -> Any:
             rewards = super()._calculate_rewards(inputs, *others)
             if self.environments is None:
                 return rewards
-            missed = [bool(getattr(world, "_missed", False)) for world in self.environments]
+            missed = [has_missed(world) for world in self.environments]
             everywhere = self.accelerator.gather(torch.tensor(missed, device=rewards.device))
             rewards[everywhere] = torch.nan
             mode = "train" if self.model.training else "eval"

@@ -1,8 +1,10 @@
 """The checkpoint survives a crash at any point and refuses what is damaged."""
 
+import resource
 import sqlite3
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Barrier
 
@@ -112,14 +114,22 @@ def test_batches_after_the_written_conversations_are_remembered_by_their_cursors
     assert whole.hold == {"w": 2}
 
 
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Let no file of this process grow beyond 64 KiB, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_a_file_that_cannot_be_written_loses_nothing(tmp_path: Path, lake: Lake) -> None:
     kept = store(tmp_path, lake)
     carry(kept, 1)
     before = kept.load()
-    with closing(sqlite3.connect(tmp_path / "checkpoint.sqlite")) as other:
-        other.execute("PRAGMA max_page_count = 1")
-    kept._opened.execute("PRAGMA max_page_count = 1")  # type: ignore[union-attr]
-    with pytest.raises(RetryableError, match="check disk space"):
+    with no_room(), pytest.raises(RetryableError, match="check disk space"):
         kept.complete(1, b"x" * 100_000)
     assert kept.load() == before == CheckpointStore(tmp_path).load()
 

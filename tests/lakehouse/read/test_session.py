@@ -6,12 +6,14 @@ import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakehouse.errors import QueryError
 from lakehouse.lake import Lake
 from lakehouse.maintenance.table_maintenance import compact
+from lakehouse.read.session import Session
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
 from tests.lakehouse import make
@@ -120,14 +122,23 @@ def test_views_are_bound_when_they_are_asked_for_and_listed_all(tmp_path: Path) 
 def test_what_files_of_the_past_left_in_memory_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun: list[Session] = []
+
+    def session(*arguments: Any, **named: Any) -> Session:
+        begun.append(Session(*arguments, **named))
+        return begun[-1]
+
     monkeypatch.setattr("lakehouse.read.queries._LEFT_BEHIND", 1)
+    monkeypatch.setattr("lakehouse.read.queries.Session", session)
     lake = Lake.open(str(tmp_path))
     count = "SELECT count(*) AS n FROM steps"
     for number in range(2):
         lake.append(make.batch(f"t{number}"), app_id="a", version=number)
         assert lake.query(count)["n"].to_pylist() == [2 * number + 2]
-    first = lake._queries.session
+    (first,) = begun
     compact(lake, tables=["steps"])
     for _ in range(2):  # the first notices, the second begins anew
         assert lake.query(count)["n"].to_pylist() == [4]
-    assert lake._queries.session is not first
+    assert len(begun) == 2
+    with pytest.raises(QueryError, match="closed"):
+        first.query(count)

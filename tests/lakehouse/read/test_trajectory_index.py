@@ -28,11 +28,16 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.open(str(tmp_path))
 
 
+def at_once() -> float:
+    """Return the time for an index that never rests: reading takes none."""
+    return 0.0
+
+
 def index_of(lake: Lake, tenant: str | None = None) -> TrajectoryIndex:
     def snapshot(names: Collection[str]) -> Snapshot:
         return lake.snapshot_for(tenant, names=names)
 
-    return TrajectoryIndex(snapshot, {})
+    return TrajectoryIndex(snapshot, {}, clock=at_once)
 
 
 def add(lake: Lake, number: int, *steps: Step) -> None:
@@ -42,7 +47,6 @@ def add(lake: Lake, number: int, *steps: Step) -> None:
 
 def agreed(lake: Lake, index: TrajectoryIndex) -> list[dict[str, Any]]:
     """Return what index and view both say, once the index has caught up."""
-    index._rests_until = 0.0
     found = index.rows(_SORTED.format("listed")).to_pylist()
     assert found == lake.query(_SORTED.format("trajectories")).to_pylist()
     return list(found)
@@ -117,12 +121,11 @@ def test_who_asks_waits_for_the_first_reading_and_then_as_long_as_patience_lasts
             assert goes_on.wait(60)
         return lake.snapshot_for(None, names=names)
 
-    index = TrajectoryIndex(snapshot, {}, patience=0.01)
+    index = TrajectoryIndex(snapshot, {}, patience=0.01, clock=at_once)
     add(lake, 0, make.step("t1", 0))
     assert index.rows("SELECT trajectory_id FROM listed").num_rows == 1
     add(lake, 1, make.step("t2", 0))
     held.set()
-    index._rests_until = 0.0
     assert index.rows("SELECT trajectory_id FROM listed").num_rows == 1, "what it was will do"
     goes_on.set()
     until = time.monotonic() + 60
@@ -139,7 +142,7 @@ def test_who_waits_is_told_what_went_wrong_and_the_next_one_tries_again(lake: La
             raise RetryableError("a file went away")
         return lake.snapshot_for(None, names=names)
 
-    index = TrajectoryIndex(snapshot, {}, patience=0.01)
+    index = TrajectoryIndex(snapshot, {}, patience=0.01, clock=at_once)
     with pytest.raises(RetryableError, match="went away"):
         index.rows("SELECT 1 FROM listed")
     assert index.rows("SELECT 1 FROM listed").num_rows == 0
@@ -159,7 +162,9 @@ def test_the_latest_day_is_listed_first_and_where_all_lie_is_known_by_then(lake:
                 assert goes_on.wait(60)
             super()._read_days(present, days)
 
-    index = Held(lambda names: lake.snapshot_for(None, names=names), {}, patience=0.01)
+    index = Held(
+        lambda names: lake.snapshot_for(None, names=names), {}, patience=0.01, clock=at_once
+    )
     asked = "SELECT trajectory_id, steps, success FROM listed ORDER BY trajectory_id"
     assert [tuple(row.values()) for row in index.rows(asked).to_pylist()] == [
         ("t0", 1, False), ("t9", 2, None),

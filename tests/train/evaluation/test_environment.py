@@ -11,6 +11,7 @@ from train.evaluation.environment import (
     RecordedCall,
     RecordedTools,
     canonical,
+    has_missed,
     recorded_calls,
     replay_environment,
 )
@@ -67,13 +68,13 @@ def test_environment_remembers_a_miss_until_it_is_reset() -> None:
     recorded = RecordedTools([("acme", call({"n": 1}, "12"))])
     world = environment(recorded, TOOL)()
     world.reset(tenant="acme")
-    assert (world.price(n=1), world._missed) == ("12", False)
+    assert (world.price(n=1), has_missed(world)) == ("12", False)
     with pytest.raises(MissedCallError) as caught:
         world.price(n="a secret")
     assert "secret" not in str(caught.value)
-    assert world._missed
+    assert has_missed(world)
     world.reset(tenant="acme")
-    assert not world._missed
+    assert not has_missed(world)
 
 
 def environment(recorded: RecordedTools, *tools: dict[str, Any]) -> type:

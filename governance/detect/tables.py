@@ -21,7 +21,7 @@ _MOST_CELLS = 5000
 _MOST_LINES = 200
 """How far below a head without marks its columns reach."""
 _MOST_HEADS = 4
-"""So many heads without marks count for one line: a row in capitals may look like a head."""
+"""So many heads without marks count for one line, the first and the latest: a row in capitals may look like one."""
 _GIVEN = frozenset(
     [
         "first",
@@ -326,7 +326,7 @@ def _cells_below(
             yield from _cells_of_wide(heads, line, at)
         if place in wide:
             others = [one for one in above if one[1] != wide[place]]
-            above = [*others[1 - _MOST_HEADS :], (place, wide[place])]
+            above = [*others[:1], *others[1:][2 - _MOST_HEADS :], (place, wide[place])]
         at += len(line) + 1
 
 

@@ -64,6 +64,9 @@ class ModelRegistry(Registry[ModelVersion]):
             model: folder with weights and tokenizer; it is moved.
             manifest: of the run that made it; weights hash and version are added.
             passed: whether its gate let it through.
+
+        Raises:
+            ConfigurationError: versions of this name are of another kind; the folder stays where it is.
         """
         facts = {**manifest, "gate_passed": passed, "weights_hash": weights_hash(model)}
         with self._changing(name, new=True):
@@ -78,6 +81,7 @@ class ModelRegistry(Registry[ModelVersion]):
         bring: Callable[[Path, Path], Any],
     ) -> ModelVersion:
         """Bring a model's folder into its place, with its card and its bill of materials."""
+        self.require_kind(name, str(facts.get("makes", "policy")))
 
         def fill(folder: Path, manifest: Mapping[str, Any]) -> None:
             papers = {"README.md": model_card(manifest), "bom.json": bill_of_materials(manifest)}
@@ -88,6 +92,19 @@ class ModelRegistry(Registry[ModelVersion]):
         moved = bring is shutil.move
         return self._place(name, facts, fill, taken=model if moved else None)
 
+    def require_kind(self, name: str, makes: str) -> None:
+        """Refuse to put a reward model among the versions of one that serves, or the reverse.
+
+        Raises:
+            ConfigurationError: the name holds versions of another kind.
+        """
+        others = {version.manifest.get("makes", "policy") for version in self.versions(name)}
+        if others - {makes}:
+            raise ConfigurationError(
+                f"{name} holds versions of another kind ({', '.join(sorted(others))}) than a {makes}: "
+                "give it a name of its own (--model NAME)"
+            )
+
     def adopt(self, name: str, model: Path, *, actor: str, reason: str) -> ModelVersion:
         """Register a copy of a model as the first version of a name, and let it serve.
 
@@ -95,8 +112,8 @@ class ModelRegistry(Registry[ModelVersion]):
         it. Any other model passes as one that was not trained here.
 
         Raises:
-            ConfigurationError: a version of this name serves already, or the folder is a copy of
-                a version whose origin nobody can tell.
+            ConfigurationError: a version of this name serves already, versions of it are of another kind,
+                or the folder is a copy of a version whose origin nobody can tell.
             GateRefusedError: it is a registered version that did not pass its gate.
             StaleSubstrateError: it is one that learned from something withdrawn.
         """

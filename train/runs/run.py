@@ -117,7 +117,7 @@ def run_training(
     choose_gpus(recipe.spec.gpus)
     sweep(source, places.runs)
     require_fresh(source, substrate)
-    _require_same_kind(recipe, name, places.registry)
+    places.registry.require_kind(name, recipe_module(recipe.spec.recipe).makes)
     selection = usable(source, recipe, substrate)
     tasks = examined_on(source, recipe, substrate, base)
     started = datetime.now(UTC)
@@ -144,17 +144,6 @@ def run_training(
             )
         run.record("done", result.manifest)
         return result
-
-
-def _require_same_kind(recipe: Recipe, name: str, registry: ModelRegistry) -> None:
-    """Refuse to put a reward model among the versions of one that serves, or the reverse."""
-    makes = recipe_module(recipe.spec.recipe).makes
-    others = {version.manifest.get("makes", "policy") for version in registry.versions(name)}
-    if others - {makes}:
-        raise ConfigurationError(
-            f"{name} holds versions of another kind ({', '.join(sorted(others))}); recipe "
-            f"{recipe.spec.recipe} makes a {makes}: give it a name of its own (--model NAME)"
-        )
 
 
 def examined_on(

@@ -355,6 +355,23 @@ def test_a_reward_model_serves_nobody(tmp_path: Path) -> None:
         registry.promote("score", "0001", actor="ann")
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("policy", "reward_model"), ("reward_model", "policy")]
+)
+def test_of_two_kinds_under_one_name_the_second_is_refused(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    late = folder(tmp_path, b"late")
+    registry.register(
+        "shop", folder(tmp_path, b"one"), {"origin": "adopted", "makes": first}, passed=True
+    )
+    with pytest.raises(ConfigurationError, match=rf"another kind \({first}\).*name of its own"):
+        registry.register("shop", late, {"origin": "adopted", "makes": second}, passed=True)
+    assert [one.version for one in registry.versions("shop")] == ["0001"]
+    assert (late / "model.safetensors").read_bytes() == b"late"
+
+
 def test_a_history_that_was_cut_off_stops_nobody(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path / "models")
     for weights in (b"one", b"two", b"three"):

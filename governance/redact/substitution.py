@@ -75,7 +75,7 @@ class Substitution:
         self._earlier: dict[str, NamePart] = {}
         for part in scope.name_parts:  # of two with one hash the first
             self._earlier.setdefault(part.word, part)
-        self._earlier_of_words: dict[str, NamePart | None] = {}
+        self._earlier_of_words: dict[str, str | None] = {}
 
     def learn(self, found: Iterable[tuple[Item, tuple[Finding, ...]]]) -> None:
         """Learn from what was found in each text what to look for in all others.
@@ -134,7 +134,9 @@ class Substitution:
             value = self._meant(entity, text[start:end])
             if entity == "PERSON":
                 whole = self._known.whole(value)
-                value = stands_for.get(start, value) if whole == value else whole
+                if whole == value:
+                    whole = self._named_earlier(stands_for.get(start, value))
+                value = whole
                 names[value] = None
             replacement, people = self._stand_in(entity, value, text[start:end])
             subjects |= dict.fromkeys(people)
@@ -200,18 +202,24 @@ class Substitution:
     def _earlier_parts(self, text: str) -> Iterator[Recurrence]:
         """Yield the parts of names that earlier batches found; the hash of each is its value."""
         for match in _LETTERS.finditer(text):
-            word = match[0]
-            if word not in self._earlier_of_words:
-                self._earlier_of_words[word] = self._earlier_part(word)
-            part = self._earlier_of_words[word]
+            part = self._earlier_part(match[0])
             if part is not None and not means_itself(text, *match.span()):
+                yield "PERSON", match.start(), match.end(), part
+
+    def _named_earlier(self, name: str) -> str:
+        """Return the hash of a name that is a part of one that an earlier batch found; else the name."""
+        return (self._earlier_part(name) if self._earlier else None) or name
+
+    def _earlier_part(self, word: str) -> str | None:
+        """Return the hash of a part of a name that an earlier batch found; its stand-in is the name's."""
+        if word not in self._earlier_of_words:
+            as_written = self._earlier.get(self._hash(word, as_written=True))
+            part = as_written or self._earlier.get(self._hash(word.lower(), as_written=False))
+            self._earlier_of_words[word] = part and part.word
+            if part is not None:
                 stand_in = (part.mark, part.subjects) if self._scope.linked else ("<PERSON>", ())
                 self._stand_ins["PERSON", part.word] = stand_in
-                yield "PERSON", match.start(), match.end(), part.word
-
-    def _earlier_part(self, word: str) -> NamePart | None:
-        as_written = self._earlier.get(self._hash(word, as_written=True))
-        return as_written or self._earlier.get(self._hash(word.lower(), as_written=False))
+        return self._earlier_of_words[word]
 
     def _hash(self, word: str, *, as_written: bool) -> str:
         scope = self._scope

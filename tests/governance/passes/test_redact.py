@@ -78,6 +78,24 @@ def test_a_tool_that_is_called_by_itself() -> None:
     assert "Priya" not in _text(batch)
 
 
+@pytest.mark.parametrize("said", ["Dear Priya, it is booked.", "Mr. Raghunathan agreed."])
+def test_a_part_that_a_cue_names_stands_for_the_name_that_was_told_before(said: str) -> None:
+    known = MemoryKnownContent()
+    one, first = _told(known)
+    mark = json.loads(first.messages[0].parts)[0]["text"].partition("is ")[2].partition(",")[0]
+    new = (user(said),)
+    two = replace(
+        child(call(2, new, "ok", dialect="openai.responses"), one),
+        context_is_delta=True, context_keep=2, new_messages=new,
+    )  # fmt: skip
+    other = replace(call(3, [], None), kind=CallKind.TOOL, dialect="mcp", context=(), output=None)
+    tool = replace(other, dispatch=ToolDispatch("crm", {"q": said}, {}, False, "x"))
+    for alone in (two, placed(tool, step="tool3", trajectory=one.trajectory_id)):
+        batch = governor(redactor=made(), known=known).judge(assembly(alone))
+        assert _text(batch).count(mark) == 1
+        assert batch.governance[0].subjects == first.governance[0].subjects
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_feedback(together: bool) -> None:
     known = MemoryKnownContent()

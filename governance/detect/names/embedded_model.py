@@ -13,7 +13,7 @@ from governance.detect.named_tuples import new
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.model import covered, segments
 from governance.detect.names.patterns import BETWEEN_EMPHASISED
-from governance.detect.names.person_checks import names_no_person
+from governance.detect.names.person_checks import is_a_plain_word, names_no_person
 from governance.detect.names.tagger import EMBEDDED, LABELS, Floats, NamesTagger, TextTokens
 from governance.detect.rules.name_checks import is_known
 from governance.names.words import common
@@ -121,7 +121,9 @@ class EmbeddedNames:
                 if at < len(lasts) and firsts[at] <= begin:
                     continue
                 if label == "PERSON" and (
-                    _IN_CAMEL_CASE.match(text[start:end]) or names_no_person(text, start, end)
+                    _IN_CAMEL_CASE.match(text[start:end])
+                    or is_a_plain_word(text[start:end])
+                    or names_no_person(text, start, end)
                 ):
                     continue
                 score = 0.8 if likely > _SURE else 0.6

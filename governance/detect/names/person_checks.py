@@ -85,6 +85,13 @@ def _functions() -> frozenset[str]:
     return foreign() | office_words()
 
 
+def is_a_plain_word(word: str) -> bool:
+    """Whether a word begins sentences of some language, and no list has it as a name."""
+    if word.lower() not in _functions():
+        return False
+    return word not in first_names() and word not in family_names()
+
+
 def without_plain_ends(
     words: list[str], text: str, start: int, stop: int
 ) -> tuple[list[str], int, int]:

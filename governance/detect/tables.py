@@ -270,7 +270,8 @@ _WRITES = re.compile(r"(?i:values|from stdin)")
 _SQL_ROW = re.compile(
     r"\s*+,?\s*+\(((?:[^()'\"]|'(?:[^'\\]|''|\\.)*+'|\"[^\"]*\"|\([^()]{0,80}\))*+)\)"
 )
-_SQL_VALUE = re.compile(r"'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\"[^\"]*\"|[^,'\"]+")
+_SQL_TEXT = re.compile(r"'(?:[^'\\]|''|\\.)*+'|\"[^\"]*\"")
+_SQL_VALUE = re.compile(rf"(?:{_SQL_TEXT.pattern}|\([^()]{{0,80}}\)|[^,'\"()])++")
 
 
 def _statements(text: str) -> Iterator[tuple[str, int, str]]:
@@ -286,10 +287,9 @@ def _statements(text: str) -> Iterator[tuple[str, int, str]]:
             values = [value for value in values if value[0].strip()]
             if len(values) == len(keys):
                 for number in told:
-                    if values[number][0].strip()[0] in "'\"":
-                        at, value = values[number].start(), values[number][0].rstrip()
-                        at += len(value) - len(value.lstrip())
-                        yield keys[number], at + 1, value.strip()[1:-1]
+                    written = _SQL_TEXT.search(text, *values[number].span())
+                    if written is not None:
+                        yield keys[number], written.start() + 1, written[0][1:-1]
             row = _SQL_ROW.match(text, row.end())
     copies = [*_COPY.finditer(text)]
     for number, found in enumerate(copies):

@@ -11,7 +11,7 @@ from governance.governor import Governor
 from governance.records import GovernedBatch
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
-from headrace.govern.source import Source, without_stored
+from headrace.govern.source import Source
 from headrace.services.holds import holds_exchange
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
@@ -98,7 +98,8 @@ class Pipeline:
         # away the messages that these steps are going to name.
         with self.lake.lease():
             governor = self.governor()
-            governed = governor.judge(without_stored(assembly, self.lake.known_content()))
+            fresh = self.source.without_stored(assembly, self.lake.known_content())
+            governed = governor.judge(fresh)
             self.quarantine.keep(_held_back(batch, governed))
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)

@@ -121,6 +121,8 @@ class Exchange:
     subjects: tuple[str, ...] | None = None
     """Whom the surrogates name that the gateway put into the request, as keyed pseudonyms; None where it
     put in none."""
+    released_of: str = ""
+    """The held exchange that this is, judged again; empty for what a gateway captured."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

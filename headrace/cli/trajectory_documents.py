@@ -123,6 +123,7 @@ def import_files(
     else:
         with open_spool(config.spool, running.secrets.derive(b"spool")) as spool:
             report = import_documents(files, form=form, client=client, spool=spool)
+            spool.finish()
     counts = {
         "documents": report.documents,
         "trajectories": report.trajectories,

@@ -7,6 +7,7 @@ nothing passes that policy would hold. What a legal hold is about stays as long 
 """
 
 import base64
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -125,9 +126,14 @@ def quarantine_of(home: Home, secrets: Secrets) -> QuarantineStore:
 
 
 def write_again(writer: SpoolWriter, exchange: Exchange) -> str:
-    """Write an exchange into the spool under a new id, its times as they were; return the id."""
-    name = exchange.exchange_id[:12] + os.urandom(10).hex()
-    writer.append_all(exchange_records(replace(exchange, exchange_id=name)))
+    """Write an exchange into the spool under a new id, its times as they were; return the id.
+
+    The id is the same each time: a release that was killed is done again, and governed once.
+    """
+    before = exchange.exchange_id
+    name = before[:12] + hashlib.sha256(before.encode()).hexdigest()[:20]
+    released = replace(exchange, exchange_id=name, released_of=before)
+    writer.append_all(exchange_records(released))
     return name
 
 
@@ -163,6 +169,9 @@ def _read(said: dict[str, Any]) -> Exchange:
         capture_note=said["capture_note"],
         served=said.get("served", ""),
         shadow_of=said.get("shadow_of", ""),
+        artifacts=tuple(said.get("artifacts", ())),
+        subjects=None if said.get("subjects") is None else tuple(said["subjects"]),
+        released_of=said.get("released_of", ""),
     )
 
 

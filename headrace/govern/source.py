@@ -1,7 +1,8 @@
 """Takes batches from the spool and places their calls in trajectories.
 
 An exchange of the gateway has a name of its own and comes once. A span or an imported document may
-come again long after the assembler has forgotten it (an exporter that repeats, a second import).
+come again long after the assembler has forgotten it (an exporter that repeats, a second import), and
+so may a release from quarantine: one that was killed is done again, and gives the same name.
 """
 
 import json
@@ -22,7 +23,7 @@ from trajectory.assembly.signals import harvest
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
 from trajectory.dialects.registry import Dialect
-from trajectory.exchange import has_folder
+from trajectory.exchange import Exchange, SpoolRecord, has_folder
 from trajectory.imports import MODE as IMPORTED
 from trajectory.reader import read_records
 from trajectory.telemetry.calls import MODE as TRACED
@@ -134,7 +135,12 @@ class Source:
     ) -> Assembly:
         self._trail_bytes += batch.size
         calls, feedback = read_records(
-            [one for one in batch.records if has_folder(one.client.tenant_id)], self._dialects
+            [
+                one
+                for one in batch.records
+                if has_folder(one.client.tenant_id) and not _is_torn_release(one)
+            ],
+            self._dialects,
         )
         assembly = assembler.assemble(
             self._unknown(calls) if passes_over_stored else calls, feedback
@@ -144,8 +150,31 @@ class Source:
 
     def _unknown(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Leave out what the ledger has already: the spool is read again from its beginning."""
+        stored = self._in_ledger(calls)
+        return [call for call in calls if call.exchange.exchange_id not in stored]
+
+    def without_stored(self, assembly: Assembly, known: KnownContent) -> Assembly:
+        """Return the assembly without what was handed in or released, and is stored already."""
+        assembly = _without_stored_steps(assembly, known)
+        placed = (one.call for one in assembly.placed)
+        released = [one for one in (*placed, *assembly.unplaced) if one.exchange.released_of]
+        if not (stored := self._in_ledger(released)):
+            return assembly
+        fresh = tuple(one for one in assembly.placed if one.call.exchange.exchange_id not in stored)
+        gone = {one.step_id for one in assembly.placed} - {one.step_id for one in fresh}
+        return replace(
+            assembly,
+            placed=fresh,
+            unplaced=tuple(
+                one for one in assembly.unplaced if one.exchange.exchange_id not in stored
+            ),
+            links=tuple(one for one in assembly.links if one.to_step_id not in gone),
+        )
+
+    def _in_ledger(self, calls: Sequence[Call]) -> set[str]:
+        """Return the ids of these calls' exchanges that the ledger has."""
         if not calls:
-            return calls
+            return set()
         found = self._query(
             "SELECT exchange_id FROM exchanges WHERE started_at >= ? "
             "AND exchange_id IN (SELECT unnest(?::VARCHAR[]))",
@@ -154,8 +183,7 @@ class Source:
                 list({call.exchange.exchange_id for call in calls}),
             ],
         )
-        stored = set(found["exchange_id"].to_pylist())
-        return [call for call in calls if call.exchange.exchange_id not in stored]
+        return set(found["exchange_id"].to_pylist())
 
     def _packed(self) -> bytes:
         if self._assembler is None:
@@ -165,7 +193,12 @@ class Source:
         return packed
 
 
-def without_stored(assembly: Assembly, known: KnownContent) -> Assembly:
+def _is_torn_release(record: SpoolRecord) -> bool:
+    """Tell whether a release was killed while it wrote this: its case is held still, whole."""
+    return isinstance(record, Exchange) and bool(record.released_of) and record.ended_at is None
+
+
+def _without_stored_steps(assembly: Assembly, known: KnownContent) -> Assembly:
     """Return the assembly without the handed-in steps that are stored already."""
     asked: dict[str, set[str]] = defaultdict(set)
     for placed in assembly.placed:

@@ -74,14 +74,13 @@ def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
     content = content_of(app)
     spool = gateway_config(app.settings, app.home.create()).spool
     released: list[Case] = []
-    with (
-        _held_still(app, found) as held,
-        open_spool(spool, app.secrets.derive(b"spool")) as writer,
-    ):
-        for row in sorted(held, key=lambda row: row["started_at"]):
-            exchange = content.read(row["exchange_id"])
-            if exchange is not None:
-                released.append({**row, "released_as": write_again(writer, exchange)})
+    with _held_still(app, found) as held:
+        with open_spool(spool, app.secrets.derive(b"spool")) as writer:
+            for row in sorted(held, key=lambda row: row["started_at"]):
+                exchange = content.read(row["exchange_id"])
+                if exchange is not None:
+                    released.append({**row, "released_as": write_again(writer, exchange)})
+            writer.finish()  # before the sealed copies go: a power cut may come
         _close(app, released, "released", actor)
         content.drop(row["exchange_id"] for row in released)
     return released

@@ -51,6 +51,7 @@ def exchange_records(exchange: Exchange) -> list[tuple[int, bytes]]:
         shadow_of=exchange.shadow_of,
         artifacts=exchange.artifacts,
         subjects=exchange.subjects,
+        released_of=exchange.released_of,
     )
     head = request_head(
         name,
@@ -145,6 +146,7 @@ class _Origin:
     shadow_of: str
     artifacts: tuple[str, ...]
     subjects: tuple[str, ...] | None
+    released_of: str
 
 
 @lru_cache(maxsize=1024)
@@ -153,8 +155,11 @@ def _origin(packed: bytes) -> _Origin:
     client = ClientIdentity(tenant, app, environment, key_id, tuple(purposes))
     served, shadow_of, *added = rest or ("", "")
     artifacts = tuple(added[0]) if added else ()
-    subjects = tuple(added[1]) if len(added) > 1 else None
-    return _Origin(client, route, mode, upstream, served, shadow_of, artifacts, subjects)
+    subjects = None if len(added) < 2 or added[1] is None else tuple(added[1])
+    released_of = added[2] if len(added) > 2 else ""
+    return _Origin(
+        client, route, mode, upstream, served, shadow_of, artifacts, subjects, released_of
+    )
 
 
 @dataclass(slots=True)
@@ -233,6 +238,7 @@ class OpenExchange:
             shadow_of=origin.shadow_of,
             artifacts=origin.artifacts,
             subjects=origin.subjects,
+            released_of=origin.released_of,
         )
 
     def _response(self) -> tuple[datetime | None, HttpResponse | None]:

@@ -85,8 +85,10 @@ def pack_origin(
     shadow_of: str = "",
     artifacts: Sequence[str] = (),
     subjects: Sequence[str] | None = None,
+    released_of: str = "",
 ) -> bytes:
     """Return the part of a request head that is the same for one key, route, mode and version."""
+    named = subjects is not None or bool(released_of)
     return json.dumps(
         [
             client.tenant_id,
@@ -97,9 +99,10 @@ def pack_origin(
             route,
             mode,
             upstream,
-            *((served, shadow_of) if served or artifacts or subjects is not None else ()),
-            *((list(artifacts),) if artifacts or subjects is not None else ()),
-            *((list(subjects),) if subjects is not None else ()),
+            *((served, shadow_of) if served or artifacts or named else ()),
+            *((list(artifacts),) if artifacts or named else ()),
+            *((None if subjects is None else list(subjects),) if named else ()),
+            *((released_of,) if released_of else ()),
         ]
     ).encode()
 

@@ -82,6 +82,8 @@ class SpoolWriter:
         self._measured_at = time.monotonic()
         self._measure()
         self._closed = False
+        self._sync_failed = ""
+        """What the disk said when it refused a sync; empty where it never did."""
         self._syncing = DiskSync(
             sync_seconds, where=f"spool {spool}", failed=self._not_synced, turn=self._turn
         )
@@ -346,8 +348,21 @@ class SpoolWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def finish(self) -> None:
+        """Close, and see that all that was appended is on the disk.
+
+        Raises:
+            SpoolUnavailableError: the disk refused a sync.
+        """
+        self.close()
+        if self._sync_failed:
+            raise SpoolUnavailableError(
+                f"spool {self._spool}: sync failed: {self._sync_failed}; mend the disk"
+            )
+
     def _not_synced(self, error: OSError) -> None:
         self._leave = True
+        self._sync_failed = error.strerror or "it failed"
         self.breaker.trip(errorcode.get(error.errno or 0, "OSError"))
 
     def _turn(self) -> None:

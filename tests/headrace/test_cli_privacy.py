@@ -1,5 +1,6 @@
 """The privacy officer's commands: reveal, erase with a certificate, quarantine."""
 
+import errno
 import json
 import os
 import pwd
@@ -29,7 +30,7 @@ from headrace.govern.worker import build_pipeline, govern_once
 from headrace.services import four_eyes, quarantine
 from lakehouse.lake import Lake
 from proxy.inline.kept_histories import HistoryOwner, KeptHistories, KeptHistory
-from proxy.spool import SpoolWriter
+from proxy.spool import SpoolUnavailableError, SpoolWriter
 from tests.governance.factories import exchange
 from tests.headrace.test_pipeline import conversation
 from tests.lakehouse import make
@@ -237,6 +238,95 @@ def test_a_case_is_released_or_dropped_once_by_whoever_comes_first(
     assert counted == [{"n": 2}], "the one that was held, and its release"
     told = [one.actor for one in first.audit.entries() if one.action.startswith("quarantine.")]
     assert told == ["una"]
+
+
+@pytest.mark.parametrize("governed_between", [False, True])
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_release_that_was_killed_before_it_closed_its_case_is_done_again_once(
+    home: Home,
+    light_policy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    readable: bool,
+    governed_between: bool,
+) -> None:
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    cut_off(home)
+    judge(home)
+    app = AppContext(home.root, debug=False)
+    if not readable:  # nothing that assembly remembers
+        (name,) = quarantine_of(home, app.secrets).names()
+        held = quarantine_of(home, app.secrets).read(name)
+        assert held is not None
+        quarantine_of(home, app.secrets).keep(
+            [replace(held, request=replace(held.request, path="/v1/else", body=b"\x00\x01"))]
+        )
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine, "_close", killed)
+        with pytest.raises(KeyboardInterrupt):
+            quarantine.release(app, quarantine.cases(app), "una")
+    if governed_between:
+        judge(home)
+    app = AppContext(home.root, debug=False)
+    oldest = min(quarantine.cases(app), key=lambda one: one["recorded_at"])
+    assert len(quarantine.release(app, [oldest], "una")) == 1
+    judge(home)
+    ledger = AppContext(home.root, debug=False).lake.query("SELECT exchange_id FROM exchanges")
+    assert len(ledger["exchange_id"].to_pylist()) == 2, "the one that was held, and its release"
+
+
+def test_of_a_release_that_was_killed_while_it_wrote_nothing_is_judged(
+    home: Home, light_policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    cut_off(home)
+    judge(home)
+    app = AppContext(home.root, debug=False)
+    whole = quarantine.write_again
+
+    def torn(writer: SpoolWriter, held: Exchange) -> str:
+        append = writer.append_all
+        monkeypatch.setattr(writer, "append_all", lambda kept: append([*kept][:-1]))
+        whole(writer, held)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine, "write_again", torn)
+        with pytest.raises(KeyboardInterrupt):
+            quarantine.release(app, quarantine.cases(app), "una")
+    judge(home)
+    assert len(quarantine.release(app, quarantine.cases(app), "una")) == 1
+    judge(home)
+    outcomes = AppContext(home.root, debug=False).lake.query("SELECT outcome FROM exchanges")
+    assert outcomes["outcome"].to_pylist() == ["complete"] * 2
+
+
+def test_a_case_stays_held_where_the_disk_does_not_take_its_release(
+    home: Home, light_policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
+    cut_off(home)
+    judge(home)
+    app = AppContext(home.root, debug=False)
+
+    def refused(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    wrote = quarantine.write_again
+    with monkeypatch.context() as patched:
+
+        def written_only(writer: SpoolWriter, held: Exchange) -> str:
+            patched.setattr("proxy.spool.disk_sync.os.fdatasync", refused)
+            return wrote(writer, held)
+
+        patched.setattr(quarantine, "write_again", written_only)
+        with pytest.raises(SpoolUnavailableError, match="sync failed"):
+            quarantine.release(app, quarantine.cases(app), "una")
+    (case,) = quarantine.cases(app)
+    assert case["exchange_id"] in quarantine.content_of(app).names()
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Held exchanges: what does not open is told of, and ends nothing."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,6 +28,21 @@ def test_a_file_that_was_cut_off_expires_like_the_others(tmp_path: Path, left: i
     later = datetime.now(UTC) + timedelta(days=15)
     assert store.expire(14, later, is_held=lambda one: one is not None) == 1
     assert not [*tmp_path.iterdir()]
+
+
+def test_whom_it_is_about_and_what_the_gateway_added_comes_back(tmp_path: Path) -> None:
+    store = QuarantineStore(tmp_path, KEY)
+    kept = replace(
+        chat(1, [{"role": "user", "content": "hello"}]),
+        capture_note="opt-out",
+        served="support@3",
+        shadow_of="0" * 32,
+        artifacts=("memory@2=f1+f2",),
+        subjects=("subject-of-a-surrogate",),
+        released_of="1" * 32,
+    )
+    store.keep([kept])
+    assert store.read(kept.exchange_id) == kept
 
 
 def test_what_a_killed_process_left_goes_with_the_next_that_expire_or_are_erased(

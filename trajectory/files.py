@@ -6,6 +6,7 @@ A reader sees the old bytes or the new, after a power cut too.
 import fcntl
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -80,6 +81,26 @@ def delete_leftovers(folder: Path, name: str = "*") -> int:
     for path in left:
         path.unlink(missing_ok=True)
     return len(left)
+
+
+def delete_lastingly(paths: Iterable[Path]) -> int:
+    """Delete files and folders; none comes back with a power cut.
+
+    Returns:
+        How many were there.
+    """
+    gone: list[Path] = []
+    for path in paths:
+        with suppress(FileNotFoundError):  # another process deleted it meanwhile
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+            gone.append(path)
+    for folder in dict.fromkeys(path.parent for path in gone):
+        with suppress(FileNotFoundError):  # it went with the next
+            sync_folder(folder)
+    return len(gone)
 
 
 def is_running(process: int) -> bool:

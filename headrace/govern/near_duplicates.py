@@ -17,6 +17,7 @@ from lakehouse.lake import Lake
 from lakehouse.read.conversations import StepConversation
 from trajectory.canonical import canonical_json, content_hash
 from trajectory.errors import IntegrityError
+from trajectory.files import delete_lastingly
 from trajectory.message import Message
 
 type Report = Callable[[str], None]
@@ -78,7 +79,7 @@ def sweep_near(home: Home, lake: Lake) -> int:
             for names in [*register.names()]:
                 count += register.forget(set(names) - _stored(lake, names))
         except IntegrityError:
-            shutil.rmtree(folder)
+            delete_lastingly([folder])
     return count
 
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +32,7 @@ from trajectory.exchange import (
     HttpResponse,
     SpoolPosition,
 )
-from trajectory.files import delete_leftovers, make_folders, replace_file
+from trajectory.files import delete_lastingly, delete_leftovers, make_folders, replace_file
 
 _NONCE_BYTES = 12
 _SUFFIX = ".sealed"
@@ -91,13 +90,9 @@ class QuarantineStore:
 
     def drop(self, exchange_ids: Iterable[str]) -> int:
         """Delete what is kept of these; return how many there were. What a killed process left goes too."""
-        gone = 0
         delete_leftovers(self._folder)
-        for name in self.names() & set(exchange_ids):
-            with suppress(FileNotFoundError):
-                (self._folder / f"{name}{_SUFFIX}").unlink()
-                gone += 1
-        return gone
+        names = self.names() & set(exchange_ids)
+        return delete_lastingly(self._folder / f"{name}{_SUFFIX}" for name in names)
 
     def expire(
         self,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from trajectory.files import make_folders
+from trajectory.files import make_folders, sync_folder
 
 SUFFIX = ".spool"
 _LOCK = "lock"
@@ -118,9 +118,13 @@ def lives(directory: Path) -> bool:
 
 
 def remove(directory: Path) -> None:
-    """Remove the folder of a writer that is gone; its lock goes last."""
+    """Remove the folder of a writer that is gone; its lock goes last.
+
+    It does not come back with a power cut: no cursor would name it, and its records be taken again.
+    """
     for number in segments(directory):
         segment_path(directory, number).unlink(missing_ok=True)
     (directory / _LOCK).unlink(missing_ok=True)
     with suppress(OSError):  # another has removed it, or somebody keeps something of his own there
         directory.rmdir()
+    sync_folder(directory.parent)

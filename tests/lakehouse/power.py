@@ -65,6 +65,7 @@ class Power:
     def cut(self) -> None:
         """Make the folder what a power cut may leave of it."""
         folders = {path.lstat().st_ino for path in self.root.rglob("*") if path.is_dir()}
+        folders |= {*self._names}  # those that went, too
         left = self._left(self.root, self.root.lstat().st_ino, folders)
         shutil.rmtree(self.root)
         for path, number in left.items():

@@ -4,7 +4,6 @@ While a run works, its folder holds rows and episodes in clear. It deletes them 
 one cannot, so whoever comes next does it.
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from typing import Any
 
 from train.substrate.source import LearningSource
 from trajectory.errors import ConfigurationError
-from trajectory.files import locked, make_folders
+from trajectory.files import delete_lastingly, locked, make_folders
 
 _LOCK = "lock"
 _WORDS = ("scratch", "evaluation/scratch", "evaluation/*.episodes", "evaluation/*.verdict")
@@ -47,7 +46,7 @@ def conversations_folder(runs: Path) -> Iterator[Path]:
             place.mkdir()
             yield place
         finally:
-            shutil.rmtree(folder)
+            delete_lastingly([folder])
 
 
 def delete_conversations(runs: Path) -> None:
@@ -99,11 +98,7 @@ def _found(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 
 def _delete(folder: Path, patterns: tuple[str, ...]) -> None:
-    for path in _found(folder, patterns):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    delete_lastingly(_found(folder, patterns))
 
 
 def _states(source: LearningSource) -> list[dict[str, Any]]:

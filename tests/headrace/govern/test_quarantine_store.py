@@ -8,6 +8,7 @@ import pytest
 
 from headrace.govern.quarantine_store import QuarantineStore
 from tests.headrace.installations import chat
+from tests.lakehouse.power import Power
 from tests.support.killed import killed_while_replacing
 from trajectory.errors import IntegrityError
 
@@ -43,6 +44,16 @@ def test_whom_it_is_about_and_what_the_gateway_added_comes_back(tmp_path: Path) 
     )
     store.keep([kept])
     assert store.read(kept.exchange_id) == kept
+
+
+def test_what_was_dropped_does_not_come_back_with_the_power(tmp_path: Path) -> None:
+    store = QuarantineStore(tmp_path / "held", KEY)
+    kept = [chat(number, [{"role": "user", "content": "hello"}]) for number in (1, 2)]
+    store.keep(kept)
+    with Power(tmp_path / "held") as power:
+        assert store.drop([kept[0].exchange_id]) == 1
+    power.cut()
+    assert store.names() == {kept[1].exchange_id}
 
 
 def test_what_a_killed_process_left_goes_with_the_next_that_expire_or_are_erased(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.spool import Cursor, SpoolReader, SpoolWriter, scan
 from proxy.spool.frames import UnknownKeyError
+from tests.lakehouse.power import Power
 from tests.proxy.spool.scripts import CLIENT, KEY, ExchangeScript, feedback, name
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback
 
@@ -139,6 +140,23 @@ def test_release_keeps_what_an_open_exchange_needs(tmp_path: Path) -> None:
     reader.release(final.cursor)
     assert not (tmp_path / writer.writer).exists()
     assert reader.take(final.cursor).cursor == Cursor()
+
+
+def test_a_released_writer_does_not_come_back_with_the_power_and_is_not_taken_again(
+    tmp_path: Path,
+) -> None:
+    """Once its folder is gone no cursor names it any more."""
+    spool = tmp_path / "spool"
+    with SpoolWriter(spool, KEY) as writer:
+        ExchangeScript(writer, 1).whole(b"question", b"answer")
+    with Power(spool) as power:
+        reader = SpoolReader(spool, KEY)
+        first = reader.take(Cursor())
+        reader.release(first.cursor)
+        second = reader.take(first.cursor)
+    power.cut()
+    assert ids(first.records) == ids((*first.records, *second.records))
+    assert SpoolReader(spool, KEY).take(second.cursor).records == ()
 
 
 def test_lag_counts_what_was_not_taken(tmp_path: Path) -> None:

@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from lakehouse.lake import Lake
+from tests.lakehouse.power import Power
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
-from train.runs.folders import conversations_folder, delete_conversations, run_lock, sweep
+from train.runs.folders import (
+    conversations_folder,
+    delete_conversations,
+    delete_learned,
+    run_lock,
+    sweep,
+)
 from train.substrate.manifest import SubstrateManifest, mark_stale
 from trajectory.errors import ConfigurationError
 
@@ -67,6 +74,19 @@ def test_weights_of_a_stale_substrate_go_and_a_run_at_work_is_left_alone(tmp_pat
     assert [row["status"] for row in states] == ["failed", "interrupted", "running"]
     sweep(lake, runs)
     assert names(runs / "working") == {"lock"}
+
+
+def test_what_went_does_not_come_back_with_the_power(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "killed"
+    for rest in ("scratch/rows", "evaluation/base.episodes", "checkpoints/weights"):
+        (folder / rest).parent.mkdir(parents=True)
+        (folder / rest).write_text("Ida Novak")
+    (folder / "training.words").write_text("Ida Novak")
+    with Power(tmp_path / "runs") as power:
+        delete_conversations(tmp_path / "runs")
+        delete_learned(folder)
+    power.cut()
+    assert not [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
 
 
 def test_conversations_go_without_a_lake_where_no_run_is_at_work(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from governance.detect.keys import entities_told
 from governance.detect.matcher import QUERY_PARAMETER
+from governance.detect.names.east_asian import names_nobody
 from governance.detect.names.key_names import (
     is_of_people,
     may_be_anybody,
@@ -206,6 +207,7 @@ def _field(text: str, label: str, start: int, value: str) -> Iterator[Field]:
         yield Field(key, start, value, told)
 
 
+_RUSSIAN_COMPANIES = frozenset(("ООО", "АО", "ЗАО", "ПАО", "ОАО", "НКО", "ФГУП", "МУП", "ТОВ"))
 _OF_A_COMPANY = re.compile(r" ?[&+] ?[^\W\d_a-z]")
 _PLUS = re.compile(r" \+ ")
 
@@ -226,12 +228,14 @@ def _is_somebody(value: str, *, sure: bool) -> bool:
         sure: whether nothing but somebody's name stands behind it; else a name must be one that lists have.
     """
     words = _WORDS.split(value)
+    if words[0] in _RUSSIAN_COMPANIES:
+        return False
     if not 1 <= len(words) <= 6 or not all(map(_NAME_WORD.match, words)):
         return False
     if value.lower() in things() or all("PERSON" in _told_by(word) for word in words):
         return False
     if value.lower() == value.upper():  # a script without capitals
-        return sure and 2 <= len(value) <= 24
+        return sure and 2 <= len(value) <= 24 and not names_nobody(value)
     own = [word.strip(".") for word in words if word.lower() not in _PARTICLES]
     own = [word for word in own if len(word) > 1]
     if not own:

@@ -360,7 +360,7 @@ class TableCells:
     """Asks other detectors for each cell under a head, and each value behind a label, that says what it is."""
 
     name = "tables"
-    version = "tables-3"
+    version = "tables-4"
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         """Ask these."""

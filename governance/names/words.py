@@ -211,6 +211,8 @@ def is_a_thing(text: str, start: int, stop: int) -> bool:
 def is_listed(text: str, start: int, stop: int) -> bool:
     """Whether a capitalised run is a thing that the list has, and does nothing."""
     known, value = things(), text[start:stop]
+    if text.startswith("'s", stop) and f"{value}'s".lower() in known:
+        return True
     plain = value.lower().replace("'s", "").strip(" .")
     if plain in known or value.lower() in known:
         if value not in first_names() and value not in ambiguous_names():
@@ -384,6 +386,12 @@ def nouns() -> frozenset[str]:
     return _read("nouns") | _read("gathered_words")
 
 
+@cache
+def east_asian_words() -> frozenset[str]:
+    """Return what sentences and labels of Japanese, Chinese and Korean begin with, and no name does."""
+    return _read("east_asian_words")
+
+
 _COMPOUND = re.compile(
     r"[^\W\d_]{3,}(?:abteilung|adresse|agentur|anfrage|angebot|antrag|arbeiten|artikel|auftrag|ausweis|behörde|beitrag|"
     r"bericht|bescheid|bestand|betreuung|betrieb|büro|daten|dienst(?:e|es|en)?|dienstleister|einheit|ergebnis|fehler|formular|gebühr|gericht|gerät|"
@@ -391,14 +399,19 @@ _COMPOUND = re.compile(
     r"maßnahme|material|minister(?:ium)?|nummern?|ordnung|pflicht|preis|preise|problem|programm|projekt|quote|rechnung|"
     r"regierung|schaft|schalter|schein|schule|schutz|service|sicherheit|steuer|stelle|stunden?|system|tabelle|tage?|teams?|technik|"
     r"termin|verband|verein|verfahren|verkehr|vertrag|verträge|versicherung|verwaltung|wechsel|wesen|wirtschaft|woche|zahlen?|zahlung|zeichen|zeit(?:en)?|"
-    r"zentrale|zentrum|ziele?|zugang|zustand|afdeling|beheer|bestuur|kantoor|kosten|lijst|raad|rekening|vergadering|verzekering|file)\Z"
+    r"zentrale|zentrum|ziele?|zugang|zustand|möbel|stühle?|tische|papier|drucker|lieferung|bestellung|reifen|bedarf|waren|teile|geräte|maschinen|werkzeuge?|fahrzeuge?|räume|reinigung|wartung|reparatur|umzug|planung|übergabe|schulung|beratung|besprechung|sitzung|feier|urlaub|pläne|vorlagen?|hinweise?|regeln|afdeling|beheer|bestuur|kantoor|kosten|lijst|raad|rekening|vergadering|verzekering|file)\Z"
 )
 """Words that German and Dutch put together, by what they end with; no family name ends so."""
 
 
 def is_plain(word: str) -> bool:
     """Whether a word in small letters is an everyday word of some language, put together or not."""
-    return word in plain_words() or (len(word) > 7 and _COMPOUND.match(word) is not None)
+    return word in plain_words() or is_put_together(word)
+
+
+def is_put_together(word: str) -> bool:
+    """Whether a word in small letters is put together of others, as German and Dutch do: bürostühle."""
+    return len(word) > 7 and _COMPOUND.match(word) is not None
 
 
 @cache

@@ -149,6 +149,22 @@ def _is_labelled_a_thing(text: str, start: int) -> bool:
     return label is not None and names_a_thing((label[1],))
 
 
+_STEP_NAME = re.compile(r"(?:\A|[\n+\-])[ \t+\-]*name: [\"']?\Z")
+_STEP = re.compile(
+    r"[^\n]{0,40}\n[ \t+\-]*(?:run|uses|with|if|env|image|hosts|tasks|steps|version|on|cron|script|command|[a-z_]+\.[a-z_.]+):"
+)
+
+
+def is_a_step(text: str, begin: int, stop: int) -> bool:
+    """Whether a word stands behind ``name:`` in a file of settings whose next line says what a program does."""
+    if text[begin - 1 : begin] not in (" ", '"', "'"):
+        return False
+    return (
+        _STEP_NAME.search(text, max(0, begin - 32), begin) is not None
+        and _STEP.match(text, stop) is not None
+    )
+
+
 _COMPONENT = re.compile(r"(?:[\dZ]|INFO|WARN|WARNING|ERROR|DEBUG)\]?:? ?\[\Z")
 _NAME_OF_A_THING = re.compile(
     r"\b(?:app|application|project|service|cluster|team|product|repo|repository|release|database|db|server|bot|channel|queue|topic|theme|brand|module|plugin|instance|node|pod|image)[ _-]?name[\"']?[ ]?[:=][ ]?[\"']?\Z",

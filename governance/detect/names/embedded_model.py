@@ -10,15 +10,16 @@ from operator import itemgetter
 
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
+from governance.detect.names.east_asian import FIRST_LETTER, names_nobody
 from governance.detect.names.key_names import names_a_thing
 from governance.detect.names.model import covered, segments
 from governance.detect.names.patterns import BETWEEN_EMPHASISED
 from governance.detect.names.person_checks import is_a_plain_word, names_no_person
 from governance.detect.names.tagger import EMBEDDED, LABELS, Floats, NamesTagger, TextTokens
 from governance.detect.rules.name_checks import is_known
-from governance.names.words import common
+from governance.names.words import common, is_put_together
 
-VERSION = "embedded-4"
+VERSION = "embedded-5"
 _LEAST: Mapping[str, float] = {"PERSON": 0.6, "USERNAME": 0.6, "LOCATION": 0.5, "ORGANIZATION": 0.5}
 """How likely a label is at least where it counts."""
 _DOUBTED = 0.15
@@ -106,7 +107,7 @@ class EmbeddedNames:
             for label, start, end, likely in spans:
                 if is_thing and label == "PERSON" and likely < _SURE:
                     continue
-                if label == "PERSON" and likely < _LIKELY and _is_unlisted(text[start:end]):
+                if label == "PERSON" and _is_hardly_anybody(text[start:end], likely):
                     continue
                 if opaque and any(first < end and start < last for first, last in opaque):
                     continue
@@ -222,6 +223,13 @@ class EmbeddedNames:
                 found[at].append(span)
         for name, spans in zip(names, found, strict=True):
             self._cache[name] = tuple(sorted(spans, key=_PLACE))
+
+
+def _is_hardly_anybody(value: str, likely: float) -> bool:
+    """Whether what may be somebody is put together of words, or no list has it and the model is in doubt."""
+    if value[0] >= FIRST_LETTER:
+        return names_nobody(value)
+    return _is_unlisted(value) and (likely < _LIKELY or is_put_together(value.lower()))
 
 
 def _is_unlisted(word: str) -> bool:

@@ -12,7 +12,12 @@ from governance.detect.code_terms import (
 )
 from governance.detect.finding import Finding, Unit
 from governance.detect.named_tuples import new
-from governance.detect.names.acts import acts_as_a_person, is_called_after, is_determined
+from governance.detect.names.acts import (
+    acts_as_a_person,
+    is_a_step,
+    is_called_after,
+    is_determined,
+)
 from governance.detect.names.cues import NONE, STRONG, cue
 from governance.detect.names.key_names import (
     may_be_anybody,
@@ -47,7 +52,13 @@ from governance.detect.names.patterns import (
 from governance.detect.normalized_text import TextView
 from governance.detect.questions import ANSWERED_NAME, name_in_answer
 from governance.detect.rules.account_checks import person_account
-from governance.detect.rules.name_checks import has_a_title, is_a_team, likely
+from governance.detect.rules.name_checks import (
+    are_words,
+    has_a_title,
+    is_a_brand,
+    is_a_team,
+    likely,
+)
 from governance.names.companies import is_a_company
 from governance.names.words import (
     ambiguous_names,
@@ -66,7 +77,7 @@ from governance.names.words import (
     within_a_thing,
 )
 
-_VERSION = "rules-12"
+_VERSION = "rules-13"
 
 _LOOKALIKES = dict(zip("АВЕКМНОРСТХаеорсухіјѕԁɡ", "ABEKMHOPCTXaeopcyxijsdg", strict=True))
 _LONGEST_CHAT = 400
@@ -195,6 +206,14 @@ def _may_be_a_family(text: str) -> bool:
     return not _is_nobody(text) and not any(map(is_plain, text.lower().split("-")))
 
 
+def _is_nobodys(words: list[str], mailbox: str) -> bool:
+    """Whether what stands before a mailbox is a program or a team."""
+    if are_words(words):
+        return True
+    is_program = words[0].lower() in programs() and are_words(words[1:])
+    return is_program and person_account(mailbox) is False
+
+
 class NameRules:
     """Finds names of people by their surroundings."""
 
@@ -300,6 +319,8 @@ class NameRules:
                 continue  # one word that no name begins or ends with
             start, end = match.span()
             cued = cue(view.data, start)
+            if cued and is_a_step(text, start, end):
+                continue
             if cued and (given := self._given_that_is_a_word(text, start, end, cued)):
                 yield given
             if judged := self._judged(view, start, end, cued, signs):
@@ -333,7 +354,7 @@ class NameRules:
         if "@" in text:
             for match in BRACKETED.finditer(text):
                 run = self._trimmed(text, *match.span(1))
-                if run is not None:
+                if run is not None and not _is_nobodys(run[2], match[2]):
                     yield *run[:2], 0.85, "mailbox"
 
     def _in_small_letters(self, text: str) -> Iterator[_Span]:
@@ -502,6 +523,10 @@ class NameRules:
             if lone and (is_plain(words[0].lower()) or words[0].isupper()):
                 return None
             if within_a_thing(text, begin, stop):
+                return None
+            if len(words) > 1 and (is_a_brand(words) or are_words(words)):
+                return None
+            if text.startswith("'s", stop) and is_listed(text, begin, stop):
                 return None
             strong = cued == STRONG
             named = known_first or words[0] in self._ambiguous

@@ -83,6 +83,7 @@ NOBODYS_BOXES = frozenset(
     (
         "git", "hg", "svn", "noreply", "no-reply", "donotreply", "do-not-reply", "root", "ubuntu", "ec2-user",
         "www-data", "postgres", "runner", "vagrant", "jenkins", "centos", "debian", "azureuser", "opc", "nobody",
+        "deploy", "deployer", "bot", "buildbot", "mailer-daemon", "postmaster", "hostmaster",
     )
 )  # fmt: skip
 """What stands before the @ of a code host or a machine, or where no answer is read."""

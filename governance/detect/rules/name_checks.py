@@ -1,7 +1,9 @@
 """Whether what stands behind a cue is a name: no everyday word of any language, no thing, no company."""
 
 import re
+from collections.abc import Sequence
 
+from governance.detect.names.east_asian import FIRST_LETTER, names_nobody
 from governance.names.companies import is_a_company
 from governance.names.words import (
     ambiguous_names,
@@ -43,6 +45,22 @@ def is_a_team(value: str) -> bool:
     return all(is_plain(word.lower().strip(".,")) for word in words) and not any(
         word.title() in first_names() for word in words
     )
+
+
+def are_words(words: Sequence[str]) -> bool:
+    """Whether all of these are everyday words or programs, and no list has one as a name: Build Docker Image."""
+    return all(
+        (is_plain(word.lower()) or word.lower() in things()) and not is_known(word)
+        for word in words
+    )
+
+
+def is_a_brand(words: Sequence[str]) -> bool:
+    """Whether words together are a thing that is called after somebody, and hardly anybody is called so."""
+    last = words[-1]
+    if last in family_names() or (is_plain(last.lower()) and last.lower() not in things()):
+        return False
+    return " ".join(words).lower() in things()
 
 
 _NO_NAME = re.compile(
@@ -137,6 +155,8 @@ def has_a_title(text: str, start: int) -> bool:
 
 
 def no_company(text: str, start: int, end: int) -> bool:
+    while text[end : end + 1].isalnum():
+        end += 1  # a pattern of names ends within a legal form: Gmb|H
     words = text[start:end].split()
     is_named = len(words) > 1 and words[0].title() in first_names()
     if within_a_thing(text, start, end):
@@ -154,8 +174,6 @@ def spelled(value: str) -> bool | None:
 
 
 def and_no_role(value: str) -> bool | None:
-    return (
-        False
-        if value in ("担当者", "責任者", "関係者", "利用者", "管理者", "한국인", "고객", "お客")
-        else None
-    )
+    """Return False for a role, and for a word that sentences begin with."""
+    roles = ("担当者", "責任者", "関係者", "利用者", "管理者", "한국인", "고객", "お客")
+    return False if value in roles or (value[0] >= FIRST_LETTER and names_nobody(value)) else None

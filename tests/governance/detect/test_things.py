@@ -36,6 +36,15 @@ def _with_model() -> Redactor:
         "Convert Celsius to Fahrenheit.", "Ostatnio ceny w Gdyni spad\u0142y.", "ECDHE:!PSK:!aECDH", "wpa-psk: true",
         "git@github.com:zorvex/core.git", "git clone git@gitlab.example.com:northwind/infra.git",
         "origin  ssh://git@bitbucket.org/kestrel-labs/api.git (push)",
+        "- name: Build Docker Image\n  run: docker build .", "- name: Phoenix\n  version: 2", "name: Nightly Build\non: push",
+        "Author: Jenkins CI <noreply@jenkins.io>", "Author: Release Automation <noreply@github.com>",
+        "Customer: Christian Dior", "Customer: Hugo Boss", "Customer: Macy's", "The contract with Macy's ends in May.",
+        "Rechnung von M\u00fcller GmbH", "Cliente: M\u00fcller GmbH", "Owner: Network Operations", "Ask Llama Guard instead.",
+        "Assignee: Unassigned", "Approved by: Change Advisory Board", "Angebot f\u00fcr B\u00fcrom\u00f6bel",
+        "ssh deploy@bastion.internal uptime", "\u041a\u043b\u0438\u0435\u043d\u0442: \u041e\u041e\u041e \u0420\u043e\u043c\u0430\u0448\u043a\u0430",
+        "\u041e\u0442\u0432\u0435\u0442\u0441\u0442\u0432\u0435\u043d\u043d\u044b\u0439: \u041e\u0442\u0434\u0435\u043b \u0437\u0430\u043a\u0443\u043f\u043e\u043a",
+        "プリンターが動きません。", "在庫はありません。", "お世話になっております。", "担当：サポートチーム", "请确认一下。", "客户：华为技术有限公司",
+        "联系人：客服中心", "数据库已备份。", "회의는 화요일입니다.", "안녕하세요 여러분,", "고객: 삼성전자", "프린터 연결 오류",
     ],
 )  # fmt: skip
 def test_it_stays(kept: str) -> None:
@@ -53,6 +62,9 @@ def test_it_stays(kept: str) -> None:
         ("mhartl/178.12.4.91:1194 PUSH: Received", "178.12.4.91"), ("mhartl/178.12.4.91:1194 PUSH: Received", "mhartl"),
         ("host=178.12.4.91:8443 refused", "178.12.4.91"),
         ("Prosz\u0119 o kontakt: 511 204 887", "511 204 887"), ("Prosimy o kontakt: 605 330 918", "605 330 918"),
+        ("Customer: Paul Smith", "Smith"), ("Author: Ross Jenkins <noreply@jenkins.io>", "Jenkins"), ("Kunde: Anna M\u00fcller", "M\u00fcller"),
+        ("- name: Anna Berger\n  age: 43", "Berger"), ("担当：長谷部誠", "長谷部誠"), ("长期客户：王秀英", "王秀英"), ("고객: 김영희", "김영희"), ("고객: 공지영", "공지영"), ("担当：ごとうなおみ", "ごとうなおみ"),
+        ("佐藤さくらさんが会議に来ます。", "佐藤"), ("ИП Соколова", "Соколова"), ("Customer: William Hill", "Hill"),
         ("Connect to 10.20.30.40 now", "10.20.30.40"), ("scp a.txt b@10.20.30.40:/tmp", "10.20.30.40"),
     ],
 )  # fmt: skip

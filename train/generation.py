@@ -322,6 +322,40 @@ def draw_token(logits: "Tensor", sampling: Sampling, draw: random.Random) -> int
     return int(order[min(int((cumulated < mark).sum()), kept - 1)])
 
 
+def share_prompts(net: Any) -> None:
+    """Let ``net.generate`` read a prompt that stands in several rows once; it draws what it would have drawn.
+
+    Each row gets a copy of its prompt's cache, as in a beam search. The last token is each row's own, because its
+    logits are what is drawn from.
+    """
+    import torch
+
+    plain = net.generate
+
+    def generate(*, input_ids: Any, attention_mask: Any, **options: Any) -> Any:
+        width = input_ids.shape[1]
+        rows: Any = torch.cat((input_ids, attention_mask), 1)
+        prompts, places = rows.unique(dim=0, return_inverse=True)
+        # A model that names a kind of cache makes its own.
+        if (
+            len(prompts) < len(rows)
+            and width > 1
+            and not net.generation_config.cache_implementation
+        ):
+            read = plain(
+                input_ids=prompts[:, : width - 1],
+                attention_mask=prompts[:, width:-1],
+                do_sample=False,
+                max_new_tokens=1,
+                return_dict_in_generate=True,
+            )
+            read.past_key_values.reorder_cache(places)
+            options["past_key_values"] = read.past_key_values
+        return plain(input_ids=input_ids, attention_mask=attention_mask, **options)
+
+    net.generate = generate
+
+
 class BatchGenerator:
     """Answers conversations in batches; a draw depends on the conversation's seed alone."""
 
@@ -332,6 +366,7 @@ class BatchGenerator:
             ConfigurationError: it holds no model or tokenizer that can be used.
         """
         self._loaded = LanguageModel(folder)
+        share_prompts(self._loaded.net)
         self._temperature = temperature
         self._most = most_tokens
         self._ends = sorted(self._loaded.ends)

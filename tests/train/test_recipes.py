@@ -628,6 +628,51 @@ def test_live_training_computes_no_loss_of_episodes_that_move_nothing(
     assert few["grad_norm"] > 0
 
 
+def has_even_word(prompt: Sequence[Any], completion: Sequence[Any]) -> float:
+    """A reward with contrast among answers of one token."""
+    return float(len(str(completion[-1]["content"])) % 2)
+
+
+@pytest.mark.slow
+def test_live_training_computes_equal_episodes_once(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trl import GRPOTrainer
+
+    import train.recipes.grpo_live as live
+    from train.runs.curves import read_metrics
+
+    computed: list[list[tuple[int, ...]]] = []
+    whole = GRPOTrainer._compute_loss
+
+    def noting(self: Any, model: Any, inputs: Any) -> Any:
+        rows = zip(inputs["prompt_ids"].tolist(), inputs["completion_ids"].tolist(), strict=True)
+        computed.append([(*prompt, *said) for prompt, said in rows])
+        return whole(self, model, inputs)
+
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", noting)
+    lake = lake_of(tmp_path / "lake", *attempts(16))
+
+    def first_step(name: str) -> dict[str, Any]:
+        reward = f"{__name__}:has_even_word"
+        options = {"reward": reward, "completion_tokens": 1, "group_size": 8, "temperature": 0.05}
+        training = {"batch_size": 32, "maximum_steps": 1}
+        used = spec("grpo_live", options=options, training=training)
+        _, selection, content = prepared(lake, tmp_path / name, used)
+        train(used, selection, content, tiny_model, tmp_path / name / "run")
+        return read_metrics(tmp_path / name / "run/metrics.jsonl")[0]
+
+    merged = first_step("merged")
+    monkeypatch.setattr(live, "_merged", lambda batch: batch)
+    each = first_step("each")
+    once, often = computed
+    assert sorted(once) == sorted(set(often))
+    assert len(once) < len(often)
+    assert merged["loss"] == pytest.approx(each["loss"], abs=1e-6)
+    assert merged["grad_norm"] == pytest.approx(each["grad_norm"], rel=1e-4)
+    assert merged["grad_norm"] > 0
+
+
 @pytest.mark.slow
 def test_live_training_goes_on_where_no_episode_moves_anything(
     tiny_model: Path, tmp_path: Path

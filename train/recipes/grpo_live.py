@@ -28,6 +28,7 @@ from train.evaluation.environment import (
 )
 from train.evaluation.replay_env import Follower, RecordedPath, recorded_path
 from train.evaluation.reward_models import RewardModel
+from train.generation import share_prompts
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -65,7 +66,7 @@ class GrpoLiveOptions(StrictModel):
     group_size: int = Field(default=8, ge=2)
     """Episodes that the model tries per task."""
     temperature: float = Field(default=1.0, gt=0)
-    completion_tokens: int = Field(default=512, ge=8)
+    completion_tokens: int = Field(default=512, ge=1)
     """The most tokens of an episode after its prompt, tool answers included."""
     tool_rounds: int = Field(default=8, ge=0)
     """How often an episode may call tools and go on."""
@@ -180,6 +181,7 @@ class LiveRecipe:
         definitions = {tools_key(tools): tools for tools in columns["tools"]}
         scorers = _scorers(options, definitions, arguments.device)
         environments = _environments(options, columns)
+        share_prompts(parts.model)
         try:
             return live_trainer_class()(
                 rows=columns,
@@ -267,6 +269,7 @@ def live_trainer_class() -> Any:
         Arrow would give each tool call the arguments of all others, as nulls. An episode that called
         what was never recorded has no reward: it moves nothing and is not in its group's baseline.
         What moves nothing is not computed: often most of a batch, because most groups ended alike.
+        Equal episodes are computed once.
         """
 
         def __init__(
@@ -281,9 +284,10 @@ def live_trainer_class() -> Any:
             self._env_tools = {key: list(tools) for key, tools in definitions.items()}
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
-            return super()._generate_and_score_completions(
+            batch = super()._generate_and_score_completions(
                 [self._row(entry["place"]) for entry in inputs]
             )
+            return batch if self._each_counts() else _merged(batch)
 
         def _generate(self, prompts: Any) -> Any:
             # Where there is an adapter, only the model around the one that generates knows its precision.
@@ -305,12 +309,8 @@ def live_trainer_class() -> Any:
             return super()._compute_loss(model, self._moving(inputs))
 
         def _moving(self, inputs: dict[str, Any]) -> dict[str, Any]:
-            """Leave out the episodes without an advantage, where nothing else in the loss is theirs.
-
-            TRL divides by the tokens of all episodes, counted before. Several processes put their rows
-            together, so each needs equally many.
-            """
-            if self.beta or self.aux_loss_enabled or self.accelerator.num_processes > 1:
+            """Leave out the episodes without an advantage; TRL divides by the tokens of all, counted before."""
+            if self._each_counts():
                 return inputs
             moving = inputs["advantages"] != 0
             if not moving.any():
@@ -319,6 +319,14 @@ def live_trainer_class() -> Any:
                 name: value[moving] if torch.is_tensor(value) and value.ndim else value
                 for name, value in inputs.items()
             }
+
+        def _each_counts(self) -> bool:
+            """Tell whether an episode is in the loss by more than its advantage.
+
+            Several processes put their rows together, so each needs equally many.
+            """
+            several = self.accelerator.num_processes > 1
+            return bool(self.beta or self.aux_loss_enabled or several)
 
         def _row(self, place: int) -> dict[str, Any]:
             prompt: list[ChatMessage] = self._rows["prompt"][place]
@@ -330,6 +338,22 @@ def live_trainer_class() -> Any:
             }
 
     return LiveTrainer
+
+
+def _merged(batch: dict[str, Any]) -> dict[str, Any]:
+    """Give one of equal episodes the advantages of all: the others then move nothing, and the sum is the same."""
+    import torch
+
+    advantages = batch["advantages"]
+    count = len(advantages)
+    columns = [value for value in batch.values() if torch.is_tensor(value) and value.ndim]
+    rows: Any = torch.cat([column.reshape(count, -1).double() for column in columns], 1)
+    _, places, sizes = rows.unique(dim=0, return_inverse=True, return_counts=True)
+    numbers = torch.arange(count, device=places.device)
+    first = torch.full_like(sizes, count).scatter_reduce(0, places, numbers, "amin")
+    summed = torch.zeros_like(advantages)
+    summed[first] = advantages[first] * sizes
+    return {**batch, "advantages": summed}
 
 
 RECIPE = LiveRecipe()

@@ -26,6 +26,7 @@ from train.recipes.settings import RecipeSpec, TrainingSettings
 from train.runs.attention import attention_options
 from train.runs.curves import forget_after, metrics_callback, read_metrics
 from train.runs.hardware import peak_memory_mib
+from train.runs.language_head import score_labels_alone
 from train.runs.launch import Order, launch, scratch
 from train.runs.offline import quiet_libraries
 from train.runs.reporters import reporter_variables, require_reporters
@@ -141,6 +142,7 @@ def train_rows(
     """
     from transformers import PrinterCallback
 
+    score_labels_alone()
     model = load_base_model(spec, base)
     metrics = out / "metrics.jsonl"
     if int(os.environ.get("RANK", "0")) == 0:

@@ -271,6 +271,7 @@ _SQL_ROW = re.compile(
     r"\s*+,?\s*+\(((?:[^()'\"]|'(?:[^'\\]|''|\\.)*+'|\"[^\"]*\"|\([^()]{0,80}\))*+)\)"
 )
 _SQL_TEXT = re.compile(r"'(?:[^'\\]|''|\\.)*+'|\"[^\"]*\"")
+_QUOTE = re.compile("['\"]")
 _SQL_VALUE = re.compile(rf"(?:{_SQL_TEXT.pattern}|\([^()]{{0,80}}\)|[^,'\"()])++")
 
 
@@ -287,8 +288,9 @@ def _statements(text: str) -> Iterator[tuple[str, int, str]]:
             values = [value for value in values if value[0].strip()]
             if len(values) == len(keys):
                 for number in told:
-                    written = _SQL_TEXT.search(text, *values[number].span())
-                    if written is not None:
+                    quote = _QUOTE.search(text, *values[number].span())
+                    written = quote and _SQL_TEXT.match(text, quote.start(), values[number].end())
+                    if written:
                         yield keys[number], written.start() + 1, written[0][1:-1]
             row = _SQL_ROW.match(text, row.end())
     copies = [*_COPY.finditer(text)]

@@ -97,6 +97,12 @@ def test_a_value_of_sql_that_does_not_end_costs_no_more(open_: str) -> None:
     assert asked("insert into t(dob) values (" + open_, "DATE_OF_BIRTH") == []  # noqa: S608 - read, not run
 
 
+def test_quotes_that_never_end_within_brackets_are_tried_once() -> None:
+    """From each of them the rest of the value was read: minutes for half a megabyte."""
+    brackets = r"(\'\'\'\'\'\'\'\')" * 30_000
+    assert asked(f"insert into t(dob) values ({brackets})", "DATE_OF_BIRTH") == []  # noqa: S608 - read, not run
+
+
 def calls(work: Callable[[], object]) -> int:
     """Return how many functions are called."""
     counted = 0

@@ -26,7 +26,7 @@ _EPONYM = re.compile(
     r"(?:'s?)?[ \n]{1,2}(?:rank )?(?:alpha|kappa|d (?:was|of|is|=)|rules?|cages?|effects?|radius|criteri(?:on|a)|limits?|cycles?|syndrome|diseases?|scores?|palsy|reflex|maneuver|lymphoma|stain|scale|series|distributions?|correlations?|coefficients?|transforms?|"
     r"theorems?|algorithms?|calendars?|ordinals?|days? of|twister|filters?|equations?|laws?|notation|sort|"
     r"bound|inequality|matrix|constants?|primes?|hash|cipher|kernel|estimator|statistic|regression|"
-    r"classifier|expansion|polynomials?|sequences?|automaton|machine|trees?|heaps?|sieve|diagrams?|graphs?|paradox|principle|process|method|test|polygon|curve|encoding|code)\b",
+    r"classifier|expansion|polynomials?|sequences?|automaton|machine|trees?|heaps?|sieve|diagrams?|graphs?|paradox|principle|process|method|test|polygon|curve|attractors?|dynasty|gambit|encoding|code)\b",
     re.IGNORECASE,
 )
 _BEFORE_TERM = frozenset(" \n'")

@@ -20,6 +20,7 @@ from governance.detect.names.key_names import (
 )
 from governance.detect.phone_words import TELLS_PHONE
 from governance.detect.rules.name_checks import is_known, likely, no_company, unlisted
+from governance.names.companies import has_a_form_before
 from governance.names.words import first_names, is_a_thing, is_plain, things
 
 _TOLD = frozenset(
@@ -207,7 +208,6 @@ def _field(text: str, label: str, start: int, value: str) -> Iterator[Field]:
         yield Field(key, start, value, told)
 
 
-_RUSSIAN_COMPANIES = frozenset(("ООО", "АО", "ЗАО", "ПАО", "ОАО", "НКО", "ФГУП", "МУП", "ТОВ"))
 _OF_A_COMPANY = re.compile(r" ?[&+] ?[^\W\d_a-z]")
 _PLUS = re.compile(r" \+ ")
 
@@ -228,7 +228,7 @@ def _is_somebody(value: str, *, sure: bool) -> bool:
         sure: whether nothing but somebody's name stands behind it; else a name must be one that lists have.
     """
     words = _WORDS.split(value)
-    if words[0] in _RUSSIAN_COMPANIES:
+    if has_a_form_before(words):
         return False
     if not 1 <= len(words) <= 6 or not all(map(_NAME_WORD.match, words)):
         return False

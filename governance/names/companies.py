@@ -1,6 +1,7 @@
 """Whether a capitalised run is the name of a company, by what stands around it."""
 
 import re
+from collections.abc import Sequence
 
 _FORM = (
     r"(?:gGmbH|GmbH|mbH|AG|KGaA|KG|OHG|UG|SE|e\.V\.|SARL|SAS|SASU|EURL|SNC|S\.?A\.?S?\.?|S\.?L\.?U?\.?|S\.?p\.?A\.?|S\.?r\.?l\.?|"
@@ -11,7 +12,7 @@ _FORM = (
     r"Solutions|Technologies|Technology|Software|Labs|Laboratories|Studios?|Foods|Brothers|Bros\.?|Hermanos|Fr\u00e8res|Fratelli|"
     r"Fils|Figli|Filhos|Hijos|Zonen|S\u00f6hne|Sons|Verlag|Werke|Stiftung|Foundation|Institute?|Institut|University|Universit\w{1,4}|College|Hospital|"
     r"Klinik(?:um)?|Media|Records|Energy|Energie|Capital|Ventures|Securities|Reuters|Stores|Hotels?|Apotheke|Pharmacy|Transporte?s?|Immobilien|"
-    r"Electronics|Chemicals?|Aerospace|Automotive|Press|Publishing|Entertainment|Pictures|Networks?|Communications|Telecom|Telekom)"
+    r"Electronics?|Electric|Elektro(?:nik|technik)?|(?:Maschinen|Werkzeug|Heizungs|Metall|Holz|Tief|Hoch|Stahl|Anlagen|Garten|Fenster)bau|Chemicals?|Aerospace|Automotive|Press|Publishing|Entertainment|Pictures|Networks?|Communications|Telecom|Telekom)"
 )
 _JOINT = r"(?:&|\+)"
 _BEHIND = re.compile(
@@ -44,7 +45,9 @@ _WORDS_BEFORE = frozenset(
         r"[A-Za-z\u00c0-\u017f]+", re.sub(r"\[(.)[^\]]*\]", r"\1", _BEFORE.pattern)
     )
 )
-_BETWEEN = " \"'\t:=*"
+_FORMS_BEFORE = frozenset(("ооо", "оао", "зао", "пао", "ао", "нко", "фгуп", "муп", "тов"))
+"""Legal forms that stand before the name of a company."""
+_BETWEEN = " \"'\t:=*\u00ab"
 _REACH = 60
 
 
@@ -79,4 +82,10 @@ def is_a_company(text: str, start: int, stop: int, *, is_named: bool) -> bool:
         return False
     if behind in (" ", "'") and _DOES.match(text, stop):
         return True
-    return _last_word(before) in _WORDS_BEFORE and _BEFORE.search(before) is not None
+    word = _last_word(before)
+    return word in _FORMS_BEFORE or (word in _WORDS_BEFORE and _BEFORE.search(before) is not None)
+
+
+def has_a_form_before(words: Sequence[str]) -> bool:
+    """Whether a legal form is the first of some words: ООО Ромашка."""
+    return words[0].isupper() and words[0].lower() in _FORMS_BEFORE

@@ -64,6 +64,8 @@ _CALLED_AFTER_PEOPLE = """
     ponte pont puente brücke bridge plaza praça piazza platz parque stadion stadium estadio estádio museo museum musée
     museu teatro theater théâtre mercado marché liceo liceu gymnasium instituto istituto hôpital hospital ospedale
     colegio école escola escuela scuola lycée collège universidad université universidade iglesia église chiesa igreja
+    raum besprechungsraum konferenzraum saal hörsaal sala salle zaal gasthof gasthaus autohaus bäckerei metzgerei
+    boulangerie panadería ristorante trattoria pizzeria farmacia pharmacie negozio
     catedral cathédrale basílica basilica aeropuerto aéroport aeroporto estación gare stazione estação barrio quartier
     quartiere bairro isla île isola ilha monte lago cabo playa plage spiaggia praia puerto
     """

@@ -47,7 +47,13 @@ def names_no_person(text: str, start: int, stop: int) -> bool:
         return True
     if words[0] in first_names() or words[0] not in family_names():
         return False
+    if words[0].lower() in nouns() and _GERMAN_ARTICLE.search(text, max(0, start - 6), start):
+        return True
     return is_of_science(text, start, stop)
+
+
+_GERMAN_ARTICLE = re.compile(r"\b(?:[Dd](?:er|en|em|es|as)|[Ee]in|[Bb]eim|[Vv]om|[Zz]um)[ ]\Z")
+"""Before a trade that is a family name too; a woman may be called by hers: die Richter."""
 
 
 _NOUN = re.compile(

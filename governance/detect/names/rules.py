@@ -38,6 +38,7 @@ from governance.detect.names.patterns import (
     HANDLE_WORD,
     IN_CODE,
     LOWER_CASE_NAME,
+    MAILBOX,
     NAME_AT,
     OF_THINGS,
     ONE_LINE_NAME,
@@ -57,6 +58,7 @@ from governance.detect.rules.name_checks import (
     has_a_title,
     is_a_brand,
     is_a_team,
+    is_known,
     likely,
 )
 from governance.names.companies import is_a_company
@@ -210,8 +212,18 @@ def _is_nobodys(words: list[str], mailbox: str) -> bool:
     """Whether what stands before a mailbox is a program or a team."""
     if are_words(words):
         return True
+    if person_account(mailbox.rpartition("+")[2]) is not False:
+        return False
     is_program = words[0].lower() in programs() and are_words(words[1:])
-    return is_program and person_account(mailbox) is False
+    return is_program or not any(map(is_known, words))
+
+
+def _of_a_mailbox(text: str, start: int, end: int) -> bool:
+    """Whether words stand before the mailbox of a program."""
+    if not text.startswith(" <", end):
+        return False
+    found = MAILBOX.match(text, end + 2)
+    return found is not None and _is_nobodys(WORD.findall(text, start, end), found[1])
 
 
 class NameRules:
@@ -319,7 +331,7 @@ class NameRules:
                 continue  # one word that no name begins or ends with
             start, end = match.span()
             cued = cue(view.data, start)
-            if cued and is_a_step(text, start, end):
+            if cued and (is_a_step(text, start, end) or _of_a_mailbox(text, start, end)):
                 continue
             if cued and (given := self._given_that_is_a_word(text, start, end, cued)):
                 yield given

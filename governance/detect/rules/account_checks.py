@@ -44,6 +44,7 @@ def person_account(value: str) -> bool | None:
             "-svc",
             "_svc",
             "-bot",
+            "-robot",
             "[bot]",
             "-service",
             "_service",

@@ -89,6 +89,8 @@ NOBODYS_BOXES = frozenset(
 """What stands before the @ of a code host or a machine, or where no answer is read."""
 
 
+_OF_ACCOUNTS = ("users.noreply.github.com", ".gserviceaccount.com")
+"""Hosts whose mailboxes are accounts, of programs too."""
 _FULL_STOPS = str.maketrans("\u3002\uff61", "..")
 """Stops of other scripts, which stand for the dot of a host."""
 
@@ -98,10 +100,10 @@ def email(value: str) -> bool | None:
     mailbox, _, host = value.strip('"').rpartition("@")
     host = host.translate(_FULL_STOPS)
     ending = host.rpartition(".")[2]
-    if (
-        not any(char.isalnum() for char in mailbox)
-        or _LAST_WORD.split(mailbox.lower())[-1] in NOBODYS_BOXES
-    ):
+    word = _LAST_WORD.split(mailbox.lower())[-1]
+    if not any(char.isalnum() for char in mailbox) or word in NOBODYS_BOXES:
+        return False
+    if host.endswith(_OF_ACCOUNTS) and person_account(word) is False:
         return False
     if _ENDINGS.fullmatch(ending):
         return True

@@ -19,6 +19,8 @@ _HERE = Path(__file__).parent
 _FILES = (
     "secrets", "passwords", "accounts", "identifiers", "records", "addresses", "residence", "unique", "told_names",
 )  # fmt: skip
+TOLD_NAMES = _HERE / "told_names.yaml"
+"""The rules for names behind what tells them, and lists of surnames."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Reads the files ten times as fast where PyYAML has libyaml."""
 _FRAGMENT = re.compile(r"<<(\w+)>>")

@@ -47,6 +47,8 @@ class HttpLimits:
     """Connections that wait, at most."""
     admitted: int = 64
     """Connections that the application admitted, at most."""
+    admitted_of_one: int | None = None
+    """Of these, one caller's at most."""
 
 
 class BodyRoom:
@@ -125,6 +127,8 @@ class HttpClient:
         self.is_gone = False
         """The client went away, or was closed: nobody reads the response any more."""
         self.is_admitted = False
+        self.caller = ""
+        """Whom the application admitted."""
         self.transport: asyncio.Transport | None = None
         self._server = server
         self._opened = opened
@@ -157,12 +161,16 @@ class HttpClient:
         if self._stop is not None:
             self._stop()
 
-    def admit(self) -> bool:
+    def admit(self, caller: str = "") -> bool:
         """Let the client keep its place until its response has ended; False where too many do."""
-        clients = self._server.clients
-        if sum(one.is_admitted for one in clients) >= self._server.limits.admitted:
+        limits = self._server.limits
+        admitted = [one.caller for one in self._server.clients if one.is_admitted]
+        is_crowd = (
+            limits.admitted_of_one is not None and admitted.count(caller) >= limits.admitted_of_one
+        )
+        if is_crowd or len(admitted) >= limits.admitted:
             return False
-        self.is_admitted = True
+        self.is_admitted, self.caller = True, caller
         return True
 
     def close(self) -> None:

@@ -39,6 +39,8 @@ from trajectory.http_server import (
 
 ARROW = "application/vnd.apache.arrow.stream"
 _LONGEST_BODY = 4 << 20
+_LIMITS = HttpLimits(admitted_of_one=16)
+"""A key that asks for more at once would take the places of others."""
 _MEMBERS = ("sql", "parameters", "as_of")
 _LISTED = ", ".join(_MEMBERS)
 
@@ -49,7 +51,7 @@ def http_server(
     host: str,
     port: int,
     tls: Tls | None = None,
-    limits: HttpLimits | None = None,
+    limits: HttpLimits = _LIMITS,
 ) -> HttpServer:
     """Return a server of SQL over HTTP, which answers once its context is entered.
 
@@ -144,7 +146,7 @@ async def _reader(service: SqlService, request: Request) -> Reader:
         raise HTTPException(
             HTTPStatus.UNAUTHORIZED, "missing, wrong or revoked key, or one without the role lake"
         )
-    if not client_of(request).admit():
+    if not client_of(request).admit(found.key_id):
         raise HTTPException(
             HTTPStatus.SERVICE_UNAVAILABLE, "too many are asking at once; ask again"
         )

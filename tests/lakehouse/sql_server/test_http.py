@@ -169,6 +169,17 @@ def test_strangers_with_half_requests_keep_nobody_out(service: SqlService) -> No
         assert not is_closed(patient)
 
 
+def test_one_key_with_half_requests_takes_no_place_of_another_key(service: SqlService) -> None:
+    begun = (
+        b"POST /v1/sql HTTP/1.1\r\nhost: x\r\nauthorization: Bearer key-rival\r\n"
+        b"content-length: 99\r\n\r\n{"
+    )
+    with serving(service) as server, ExitStack() as held, asking(server) as other:
+        for _ in range(150):
+            held.enter_context(half(server, begun))
+        assert posted(other, "SELECT 1").status_code == 200
+
+
 def test_a_request_has_a_deadline_as_a_whole(service: SqlService) -> None:
     keyed = b"POST /v1/sql HTTP/1.1\r\nauthorization: Bearer key-acme\r\ncontent-length: 99\r\n\r\n"
     with serving(service, limits=HURRIED) as server:

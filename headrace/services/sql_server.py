@@ -1,6 +1,7 @@
 """The SQL server of an installation: its keys, its limits, its audit, and how it starts and stops."""
 
 import ipaddress
+import os
 import signal
 import sys
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.sql_server.flight import FlightServer, Tls
     from trajectory.http_server import HttpServer
+
+_STOP_SECONDS = 5
 
 
 def reader_of(registry: KeyRegistry, secret: str) -> Reader | None:
@@ -114,7 +117,14 @@ def serve(
             announce(f"HTTP        {scheme[1]}://{settings.host}:{http.port}/v1/sql")
         over.wait()
         service.close()  # first: it ends the queries that the servers would wait for
-    flight.shutdown()
+    ending = threading.Thread(target=flight.shutdown, daemon=True)
+    ending.start()
+    ending.join(_STOP_SECONDS)
+    if (
+        ending.is_alive()
+    ):  # gRPC waits for ever for a client that reads no more, at a usual exit too
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _listening(

@@ -64,6 +64,7 @@ class QueryResult:
         self._limits = limits
         self._gone = gone
         self._stopped: type[WorkError] | None = None
+        self._told: Callable[[Exception], None] | None = None
         self._over = threading.Event()
         self.rows = 0
         """Rows that were read so far."""
@@ -135,6 +136,15 @@ class QueryResult:
         self._over.set()
         end(self._process)
 
+    def when_stopped(self, tell: Callable[[Exception], None]) -> None:
+        """Have ``tell`` called, from another thread, once the process was killed before its end.
+
+        Who reads the rows may never come back to hear of it: it waits for a client.
+        """
+        self._told = tell
+        if self._stopped is not None:
+            tell(self._broken())
+
     def _watch(self) -> None:
         due = time.monotonic() + self._limits.seconds
         while not self._over.wait(min(_LOOK_SECONDS, max(0.0, due - time.monotonic()))):
@@ -145,6 +155,8 @@ class QueryResult:
             else:
                 continue
             self._process.kill()
+            if self._told is not None:
+                self._told(self._broken())
             return
 
     def _refusal(self, end: Mapping[str, Any]) -> Exception:

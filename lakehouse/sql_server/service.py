@@ -7,6 +7,7 @@ a keyed hash of the text, never a value.
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -95,11 +96,19 @@ class AdmittedQuery:
         self._answer = answer
         self._limits = limits
         self._done: Callable[[AdmittedQuery], None] | None = done
+        self._ending = threading.Lock()
         self.outcome = "abandoned"
         """answered, truncated, refused, too_many_rows, timed_out, failed or abandoned"""
         self.schema: pa.Schema = answer.schema
         self.tables = answer.tables
         self.parameters = answer.parameters
+        this = weakref.ref(self)
+
+        def stopped(error: Exception) -> None:
+            if (admitted := this()) is not None:
+                admitted._end(outcome_of(error))
+
+        answer.when_stopped(stopped)
 
     @property
     def rows(self) -> int:
@@ -134,9 +143,15 @@ class AdmittedQuery:
 
     def close(self) -> None:
         """End the query's process and give its place back; a second call does nothing."""
-        done, self._done = self._done, None
+        self._answer.close()
+        self._end()
+
+    def _end(self, outcome: str | None = None) -> None:
+        """Give the place back, once; at the deadline also where a client reads no more."""
+        with self._ending:
+            done, self._done = self._done, None
         if done is not None:
-            self._answer.close()
+            self.outcome = outcome or self.outcome
             done(self)
 
     def __del__(self) -> None:

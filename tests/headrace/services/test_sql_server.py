@@ -86,6 +86,7 @@ def running(tmp_path: Path) -> Iterator[dict[str, Any]]:
         "chain": chain,
         "registry": registry,
         "home": home,
+        "process": process,
     }
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
@@ -128,6 +129,18 @@ def test_the_sql_server_of_an_installation(running: dict[str, Any]) -> None:
     pair = ["lake.asked", "lake.answered"]
     assert actions == [*pair, "lake.refused", *pair]
     assert "shop" not in "".join(lines)
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_no_more_does_not_keep_the_server_from_stopping(
+    running: dict[str, Any],
+) -> None:
+    reader = running["registry"].create(tenant_id="acme", app_id="bi", roles=("lake",))
+    with connected(running, reader.secret) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT repeat('z', 200) FROM range(30000) a, range(100) b")
+        cursor.fetch_record_batch().read_next_batch()
+        running["process"].send_signal(signal.SIGTERM)
+        assert running["process"].wait(20) == 0
 
 
 def test_beyond_this_machine_a_certificate_is_needed(tmp_path: Path) -> None:

@@ -129,6 +129,28 @@ def test_places_are_limited_and_given_back(lake: Lake, noted: AuditEntries) -> N
     service.close()
 
 
+def test_who_reads_no_more_gives_the_place_back_at_the_deadline(
+    lake: Lake, noted: AuditEntries
+) -> None:
+    """As a BI tool does that shows the first rows of an answer, or a laptop that sleeps."""
+    limits = SqlLimits(
+        Limits(seconds=3, memory_mib=256), queries=1, queries_per_key=1, wait_seconds=30
+    )
+    service = SqlService(
+        lake, authenticate=READERS.get, record=noted, hash_key=b"k" * 32, limits=limits
+    )
+    stuck = service.ask(RIVAL, "SELECT a.range FROM range(3000000) a, range(3000) b")
+    batches = stuck.batches()
+    next(batches)
+    assert rows(service, RIVAL, "SELECT 1") == [(1,)]
+    ended = [one["detail"]["outcome"] for one in noted if one["action"] == "lake.answered"][-2:]
+    assert ended == ["timed_out", "answered"]
+    before = len(noted)
+    stuck.close()
+    assert len(noted) == before
+    service.close()
+
+
 def test_too_many_rows_are_an_error_unless_the_caller_may_have_them_cut(
     service: SqlService,
 ) -> None:

@@ -153,7 +153,7 @@ def _is_labelled_a_thing(text: str, start: int) -> bool:
 
 _STEP_NAME = re.compile(r"(?:\A|[\n+\-])[ \t+\-]*name: [\"']?\Z")
 _STEP = re.compile(
-    r"[^\n]{0,40}\n[ \t+\-]*(?:run|uses|with|if|env|image|hosts|tasks|steps|version|on|cron|script|command|[a-z_]+\.[a-z_.]+):"
+    r"[^\n]{0,40}\n[ \t+\-]*(?:run|uses|with|if|env|hosts|steps|version|on|cron|script|command|[a-z_]+\.[a-z_.]+):"
 )
 
 

@@ -71,8 +71,10 @@ CLOSING_WORD = re.compile(
     r"regards|wishes|thank|best|sincerely|yours|cheers|respectfully|cordial|love|signed|greetings"
     r"|mit freund|saludos|sent by"
 )
-BRACKETED = re.compile(rf"[\"']?({NAME})[\"']?\s*[<(\[](?:mailto:)?([\w.+\-]{{1,64}})@")
-MAILBOX = re.compile(r"([\w.+\-\[\]]{1,64})@")
+BRACKETED = re.compile(
+    rf"[\"']?({NAME})[\"']?\s*[<(\[](?:mailto:)?([\w.+\-]{{1,64}})@([\w.\-]{{0,64}})"
+)
+MAILBOX = re.compile(r"([\w.+\-\[\]]{1,64})@([\w.\-]{0,64})")
 HANDLE_WORD = re.compile(r"[^\W\d_]?[^\W\d_A-Z]+|[A-Z]+")
 OF_THINGS = re.compile(
     r"(?:tory|[ts]ion|ment|ness|ity|ance|ence|ship|ware|able|ible|ism|ics|logy|graphy|ture|hood|ful|less|ly|ized|ised|ers|tor|ung|heit|keit|schaft|"

@@ -58,7 +58,6 @@ from governance.detect.rules.name_checks import (
     has_a_title,
     is_a_brand,
     is_a_team,
-    is_known,
     likely,
 )
 from governance.names.companies import is_a_company
@@ -208,14 +207,16 @@ def _may_be_a_family(text: str) -> bool:
     return not _is_nobody(text) and not any(map(is_plain, text.lower().split("-")))
 
 
-def _is_nobodys(words: list[str], mailbox: str) -> bool:
-    """Whether what stands before a mailbox is a program or a team."""
+def _is_nobodys(words: list[str], mailbox: str, host: str) -> bool:
+    """Whether what stands before a mailbox is a program or a team; people answer from ``noreply@`` too."""
     if are_words(words):
         return True
     if person_account(mailbox.rpartition("+")[2]) is not False:
         return False
-    is_program = words[0].lower() in programs() and are_words(words[1:])
-    return is_program or not any(map(is_known, words))
+    first = words[0].lower()
+    if len(words) == 1 and (first == host.partition(".")[0].lower() or first in programs()):
+        return True
+    return first in programs() and (are_words(words[1:]) or words[-1] in ("Bot", "Robot"))
 
 
 def _of_a_mailbox(text: str, start: int, end: int) -> bool:
@@ -223,7 +224,7 @@ def _of_a_mailbox(text: str, start: int, end: int) -> bool:
     if not text.startswith(" <", end):
         return False
     found = MAILBOX.match(text, end + 2)
-    return found is not None and _is_nobodys(WORD.findall(text, start, end), found[1])
+    return found is not None and _is_nobodys(WORD.findall(text, start, end), found[1], found[2])
 
 
 class NameRules:
@@ -366,7 +367,7 @@ class NameRules:
         if "@" in text:
             for match in BRACKETED.finditer(text):
                 run = self._trimmed(text, *match.span(1))
-                if run is not None and not _is_nobodys(run[2], match[2]):
+                if run is not None and not _is_nobodys(run[2], match[2], match[3]):
                     yield *run[:2], 0.85, "mailbox"
 
     def _in_small_letters(self, text: str) -> Iterator[_Span]:

@@ -7,6 +7,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,10 +17,13 @@ import adbc_driver_flightsql.dbapi as dbapi
 import httpx
 import pytest
 from adbc_driver_flightsql import DatabaseOptions
+from pyarrow import flight
 
 from headrace.app.settings import SqlServerSettings
 from headrace.services.sql_server import limits_of, tls_of
 from lakehouse.lake import Lake
+from lakehouse.sql_server import flight_sql_pb2 as messages
+from lakehouse.sql_server.flight import packed
 from proxy.clients.keys import KeyRegistry
 from tests.lakehouse import make
 from trajectory.errors import ConfigurationError
@@ -66,6 +70,7 @@ def running(tmp_path: Path) -> Iterator[dict[str, Any]]:
         **{name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")},
         "HEADRACE_HOME": str(home),
         "HEADRACE_SQL_SERVER_PORT": "0",
+        "HEADRACE_SQL_SERVER_SECONDS": "8",
         "HEADRACE_SQL_SERVER_HTTP_PORT": "0",
         "HEADRACE_SQL_SERVER_CERTIFICATE": str(chain),
         "HEADRACE_SQL_SERVER_CERTIFICATE_KEY": str(private),
@@ -136,9 +141,21 @@ def test_a_client_that_reads_no_more_does_not_keep_the_server_from_stopping(
     running: dict[str, Any],
 ) -> None:
     reader = running["registry"].create(tenant_id="acme", app_id="bi", roles=("lake",))
-    with connected(running, reader.secret) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT repeat('z', 200) FROM range(30000) a, range(100) b")
-        cursor.fetch_record_batch().read_next_batch()
+    audit = running["home"] / "audit" / "audit.jsonl"
+    query = messages.TicketStatementQuery(
+        statement_handle=b"SELECT repeat('z', 200) FROM range(40000) a, range(100) b"
+    )
+    keyed = flight.FlightCallOptions(
+        headers=[(b"authorization", f"Bearer {reader.secret}".encode())]
+    )
+    trusted = running["chain"].read_bytes()
+    with flight.FlightClient(running["grpc"], tls_root_certs=trusted) as client:
+        answer = client.do_get(flight.Ticket(packed(query)), keyed)
+        answer.read_chunk()
+        due = time.monotonic() + 60
+        while "timed_out" not in audit.read_text(encoding="utf-8"):  # the server waits for it
+            assert time.monotonic() < due
+            time.sleep(0.1)
         running["process"].send_signal(signal.SIGTERM)
         assert running["process"].wait(20) == 0
 

@@ -104,7 +104,7 @@ def _erased(
     for registry in _registries(app):
         registry.end_killed()
     # First: erasing takes cases away, by which the sealed content behind them is found.
-    quarantine = drop_held(app, request.tenant, request.actor, "erasure")
+    before = drop_held(app, request.tenant, request.actor, "erasure")
     earlier = erasures_of(app.lake, request.tenant, pseudonyms)
     finished: list[Erasure] = []
 
@@ -116,6 +116,9 @@ def _erased(
         gone = [one for one in pseudonyms if one not in on_hold]
         histories = _forget_histories(app, gone)
         keys = app.subject_keys.destroy(gone)
+        # A batch may have held something meanwhile, whose case went with the rows.
+        since = drop_held(app, request.tenant, request.actor, "erasure")
+        quarantine = QuarantineErasure(before.dropped + since.dropped, since.kept)
         _audit_end(app, request, report, quarantine, keys)
         certificate = _certify(
             app,

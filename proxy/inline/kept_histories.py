@@ -221,6 +221,7 @@ class KeptHistories:
 
     def _forget(self, subjects: Collection[str]) -> int:
         file = self._opened()
+        file.execute("PRAGMA synchronous = FULL")  # an erasure that is done waited for the disk
         named = [
             (name,)
             for name, sealed in file.execute("SELECT name, sealed FROM histories")

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trajectory.errors import IntegrityError
-from trajectory.sqlite_file import damage_told, transaction
+from trajectory.sqlite_file import damage_told, make_lasting, transaction
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -80,9 +80,9 @@ class MemorySubjectKeys:
 class FileSubjectKeys:
     """Keys in one SQLite file, wrapped with AES-GCM under a key of the installation.
 
-    Promise: a destroyed key's bytes are overwritten in the file (``secure_delete``), and a process that has the
-    key in memory forgets it with its next :meth:`begin`. A key is on disk before anything is made with it. Two
-    processes that name a new subject at once both get the first one's key.
+    Promise: a destroyed key's bytes are overwritten in the file (``secure_delete``), no power cut brings it back,
+    and a process that has the key in memory forgets it with its next :meth:`begin`. A key is on disk before
+    anything is made with it. Two processes that name a new subject at once both get the first one's key.
     """
 
     def __init__(self, path: Path, wrapping_key: bytes) -> None:
@@ -107,8 +107,7 @@ class FileSubjectKeys:
             damage_told, path, "it holds the keys of people: restore it from a backup"
         )
         with self._told():
-            self._file.execute("PRAGMA journal_mode = DELETE")
-            self._file.execute("PRAGMA synchronous = FULL")
+            make_lasting(self._file)
             self._file.execute("PRAGMA secure_delete = ON")
             self._file.execute(
                 "CREATE TABLE IF NOT EXISTS subject_keys (subject TEXT PRIMARY KEY, wrapped BLOB NOT NULL)"

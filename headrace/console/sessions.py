@@ -15,7 +15,7 @@ from headrace.app.settings import ConsoleSettings, RoleGrant
 from headrace.console.attempt import SignInAttempt
 from headrace.console.users import User
 from trajectory.files import make_folders
-from trajectory.sqlite_file import damage_told
+from trajectory.sqlite_file import damage_told, make_lasting
 
 _TOKEN_SECONDS = 3600.0
 """How long a one-time token waits for somebody."""
@@ -96,9 +96,10 @@ class SessionStore:
         with (
             damage_told(self._path, remedy),
             closing(sqlite3.connect(self._path, timeout=10)) as database,
-            database,
         ):
-            yield database
+            make_lasting(database)
+            with database:
+                yield database
 
     def issue_token(self, user: User) -> str:
         """Return a token that lets somebody sign in once as this user, within an hour."""

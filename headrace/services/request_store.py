@@ -17,7 +17,7 @@ from headrace.console.users import User
 from trajectory.canonical import JsonValue, canonical_json
 from trajectory.errors import ConfigurationError
 from trajectory.files import locked, make_folders
-from trajectory.sqlite_file import damage_told
+from trajectory.sqlite_file import damage_told, make_lasting
 
 WAITING, APPROVED, DONE, FAILED = "waiting", "approved", "done", "failed"
 REJECTED, EXPIRED = "rejected", "expired"
@@ -84,9 +84,10 @@ class RequestStore:
         with (
             damage_told(self._path, remedy),
             closing(sqlite3.connect(self._path, timeout=30)) as file,
-            file,
         ):
-            yield file
+            make_lasting(file)
+            with file:
+                yield file
 
     def ask(
         self,

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import date
@@ -133,6 +134,23 @@ def test_the_store_keeps_keys_and_forgets_them(tmp_path: Path) -> None:
     store.key("subject_3")
     with pytest.raises(IntegrityError, match="master key"):
         FileSubjectKeys(path, bytes(32)).known("subject_3")
+
+
+def test_a_destroyed_key_does_not_come_back_with_a_power_cut(tmp_path: Path) -> None:
+    path, kept = tmp_path / "subjects.sqlite", tmp_path / "kept"
+    journal = path.with_name(f"{path.name}-journal")
+    store = FileSubjectKeys(path, KEY)
+    store.expect(["subject_1", "subject_2"])
+
+    def names() -> Iterator[str]:
+        yield "subject_1"
+        kept.hardlink_to(journal)
+        yield "subject_2"
+
+    assert store.destroy(names()) == 2
+    store.close()
+    kept.replace(journal)  # its folder was not synced after it went
+    assert FileSubjectKeys(path, KEY).known("subject_1") is None
 
 
 def test_a_file_that_refuses_a_key_is_left_to_others(tmp_path: Path) -> None:

@@ -339,6 +339,13 @@ def test_a_session_ends_by_itself_and_by_its_name(tmp_path: Path) -> None:
     assert store.user_of(third) is None
 
 
+def test_no_power_cut_brings_a_session_back_that_was_ended(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "s.sqlite", idle_seconds=100, longest_seconds=250)
+    store.end(store.begin(User("ida", frozenset({("viewer", "acme")}))))
+    # SQLite would delete it and not sync the folder: there again, it would undo the last transaction.
+    assert (tmp_path / "s.sqlite-journal").read_bytes() == b""
+
+
 def test_who_has_the_same_name_is_somebody_else(tmp_path: Path) -> None:
     store = SessionStore(tmp_path / "s.sqlite", idle_seconds=100, longest_seconds=250)
     roles = frozenset({("viewer", "acme")})

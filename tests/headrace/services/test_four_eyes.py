@@ -284,6 +284,14 @@ def test_a_request_that_nobody_decided_expires(tmp_path: Path) -> None:
     assert store.get(made.request_id).status == "expired"
 
 
+def test_no_power_cut_undoes_what_a_second_person_decided(tmp_path: Path) -> None:
+    store = RequestStore(tmp_path)
+    made, _ = store.ask(IDA, PROMOTE, tenant="*", subject="s", parameters={"a": 1}, why="")
+    assert store.decide(made.request_id, ODA, approve=False, reason="no")
+    # SQLite would delete it and not sync the folder: there again, it would undo the last transaction.
+    assert (tmp_path / "requests.sqlite-journal").read_bytes() == b""
+
+
 def test_the_command_line_asks_and_does_not_approve_for_the_same_person(
     app: AppContext, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -26,7 +26,7 @@ from governance.policy.capture import CaptureField, CaptureLevel, FailedAttempts
 from governance.policy.consent import Purpose
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
-from governance.redact.pseudonym import subject_id, subject_ids
+from governance.redact.pseudonym import recorded_ids, subject_id, subject_ids
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent
 from trajectory.assembly.result import PlacedCall
@@ -112,8 +112,10 @@ class Admissions:
         if call.exchange.outcome is ExchangeOutcome.REFUSED:
             return ended_early(call, "refused", placed)
         try:
-            end_user, named = self._end_user(call), self._named(call)
-            admission = self._ask(call, end_user=end_user, subjects=named, withheld=withheld)
+            end_user = self._end_user(call)
+            asked = self._named(call, subject_ids)
+            admission = self._ask(call, end_user=end_user, subjects=asked, withheld=withheld)
+            named = self._named(call, recorded_ids)
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             return held_early(call, "policy", failed(error), placed)
         if not admission.kept:
@@ -142,7 +144,7 @@ class Admissions:
         admission = self._ask(
             one.placed.call,
             end_user=one.end_user,
-            subjects=(*one.named, *found.subjects),
+            subjects=(*self._named(one.placed.call, subject_ids), *found.subjects),
             classes=data_classes(found.report.counts),
             withheld=one.withheld,
         )
@@ -219,13 +221,15 @@ class Admissions:
             self._consents.ask(tenant, call.end_user, subject)
         return subject
 
-    def _named(self, call: Call) -> tuple[str, ...]:
-        """Return the names of others, and those under which the end user may be recorded too."""
+    def _named(
+        self, call: Call, names_of: Callable[[bytes, str, str], tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return the names of others, and those that the end user has beside the usual one."""
         tenant = call.exchange.client.tenant_id
         named = [
             subject
             for one in (*([call.end_user] if call.end_user else []), *call.also_named)
-            for subject in subject_ids(self._pseudonym_key, tenant, one)
+            for subject in names_of(self._pseudonym_key, tenant, one)
         ]
         end_user = subject_id(self._pseudonym_key, tenant, call.end_user) if call.end_user else None
         return tuple(one for one in dict.fromkeys(named) if one != end_user)

@@ -37,6 +37,7 @@ _PHONE = re.compile(
 )
 _EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?\s?\d{1,6}\s*$", re.IGNORECASE)
 _INTERNATIONAL = re.compile(r"[^\d+]*(?:\+|00(?=[\d\s().\-/]{9}))", re.IGNORECASE)
+_NUMBERS_APART = re.compile(r"\d[\W_]+\d")
 _FEWEST, _WITH_AREA, _WITH_COUNTRY, _MOST = 7, 10, 11, 17
 """Digits of phone numbers: the fewest, with an area code, with a country code, the most."""
 
@@ -146,16 +147,37 @@ def recorded(entity: str, value: str) -> tuple[str, ...]:
 
 def forms_of_any(value: str) -> tuple[str, ...]:
     """Return all canonical forms of a value of unknown kind, as people type it, the best first."""
-    value = read_as(unicodedata.normalize("NFC", value)).strip()
+    value = _as_typed(value)
     kind = _kind(value)
     if kind is None:
-        return _once(_folded(value), _NOT_ALNUM.sub("", _compatible(value)))
+        whole = _small(value) if _has_numbers_apart(value) else _folded(value)
+        return _once(whole, _folded(value), _NOT_ALNUM.sub("", _compatible(value)))
     other: tuple[str, ...] = ()
     if kind == "PHONE_NUMBER":
         other = _written_at_home(value)
     elif kind == "PERSON":
         other = _spelled_otherwise(meant(kind, value))
     return _once(*forms(kind, value), *other, _folded(value))
+
+
+def forms_of_id(value: str) -> tuple[str, ...]:
+    """Return the forms under which whom an application calls by an id is recorded, the best first.
+
+    Of ids like 1-12 and u_1_12 it is the whole alone: without its marks 11-2 would be the same person.
+    """
+    found = forms_of_any(value)
+    return found[:1] if _has_numbers_apart(_as_typed(value)) else found
+
+
+def _as_typed(value: str) -> str:
+    return read_as(unicodedata.normalize("NFC", value)).strip()
+
+
+def _has_numbers_apart(value: str) -> bool:
+    """Tell whether marks part numbers too short for those of a phone, a card or an authority."""
+    if _NUMBERS_APART.search(value) is None or "@" in value:
+        return False
+    return sum(char.isdigit() for char in value) < _FEWEST
 
 
 def spellings(value: str) -> tuple[str, ...]:
@@ -343,9 +365,13 @@ def _compatible(value: str) -> str:
     return (value if value.isascii() else unicodedata.normalize("NFKC", value)).casefold()
 
 
+def _small(value: str) -> str:
+    return " ".join(_compatible(value).split()).strip(" .,;:'\"")
+
+
 def _folded(value: str) -> str:
     """Return a value in small letters with plain spaces, and digits alone where it has no letter."""
-    plain = " ".join(_compatible(value).split()).strip(" .,;:'\"")
+    plain = _small(value)
     if plain and not plain[0].isalpha() and not any(map(str.isalpha, plain)):
         return _NOT_ALNUM.sub("", plain) or plain
     return plain

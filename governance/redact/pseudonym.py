@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from governance.policy.redaction import SECRET_ENTITIES, Operator, RedactionSpec
-from governance.redact.canonical import canonical, forms_of_any, recorded
+from governance.redact.canonical import canonical, forms_of_any, forms_of_id, recorded
 from governance.redact.generalise import generalised
 from governance.redact.reversible import seal
 from governance.redact.subject_keys import SubjectKeys
@@ -40,7 +40,12 @@ def subject_ids(subject_key: bytes, tenant_id: str, value: str) -> tuple[str, ..
     The same for all spellings of an e-mail, a name or a phone number; a number without its country has
     one of its own, and so have names that earlier versions kept with their accents.
     """
-    return _names_of(blake2b(key=subject_key, digest_size=_BYTES), tenant_id, value)
+    return _names_of(subject_key, tenant_id, forms_of_any(value))
+
+
+def recorded_ids(subject_key: bytes, tenant_id: str, value: str) -> tuple[str, ...]:
+    """Return the names under which governance rows keep whom an application calls by an id, the usual one first."""
+    return _names_of(subject_key, tenant_id, forms_of_id(value))
 
 
 def subject_id(subject_key: bytes, tenant_id: str, value: str) -> str:
@@ -48,8 +53,9 @@ def subject_id(subject_key: bytes, tenant_id: str, value: str) -> str:
     return subject_ids(subject_key, tenant_id, value)[0]
 
 
-def _names_of(naming: blake2b, tenant_id: str, value: str) -> tuple[str, ...]:
-    return tuple(_named(naming.copy(), tenant_id, form) for form in forms_of_any(value))
+def _names_of(subject_key: bytes, tenant_id: str, forms: Iterable[str]) -> tuple[str, ...]:
+    naming = blake2b(key=subject_key, digest_size=_BYTES)
+    return tuple(_named(naming.copy(), tenant_id, form) for form in forms)
 
 
 def _named(hashed: blake2b, tenant_id: str, form: str) -> str:
@@ -123,7 +129,7 @@ class Pseudonymizer:
 
     def people(self, tenant_id: str, value: str) -> tuple[str, ...]:
         """Return the names of the data subject whom an application calls by an id; usual one first."""
-        return _names_of(self._naming, tenant_id, value)
+        return tuple(_named(self._naming.copy(), tenant_id, form) for form in forms_of_id(value))
 
     def expect(self, tenant_id: str, values: Iterable[tuple[str, str]]) -> None:
         """Settle the keys of all whom these values name, where subjects have keys of their own.

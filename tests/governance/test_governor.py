@@ -12,7 +12,7 @@ import pytest
 from governance.consent import ConsentEntry, MemoryConsents
 from governance.executor import RedactionAnswer, RedactionRequest
 from governance.records import GovernedBatch
-from governance.redact.pseudonym import subject_id
+from governance.redact.pseudonym import subject_id, subject_ids
 from governance.stored_content import MemoryKnownContent
 from tests.governance.factories import (
     ALL_PURPOSES,
@@ -194,6 +194,26 @@ def test_a_withdrawal_under_any_name_that_the_request_gives_counts() -> None:
     batch = governor(consents=consents).judge(assembly(placed(one)))
     assert "train_sft" not in batch.governance[0].purposes
     assert "consent:withdrawn:subject:train_sft" in batch.governance[0].reasons
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1-12", "11-2"), ("1:12", "11:2"), ("12.3", "1.23"), ("u_1_12", "u_11_2")]
+)
+def test_ids_with_the_same_digits_are_of_two_people_where_marks_stand_elsewhere(
+    one: str, other: str, tmp_path: Path
+) -> None:
+    asked = {*subject_ids(KEY, "acme", one)}
+    consents = MemoryConsents()
+    for subject in asked:
+        consents.add(ConsentEntry("acme", subject, "train_sft", granted=True, recorded_at=T0))
+    by = governor(
+        bundle(tmp_path, consent="{key_purposes: true, subject_grant_required: [train_sft]}"),
+        consents=consents,
+    )
+    calls = [placed(call(1, end_user=one)), placed(call(2, end_user=other), trajectory="t2")]
+    batch = by.judge(assembly(*calls))
+    assert ["train_sft" in row.purposes for row in batch.governance] == [True, False]
+    assert [bool(asked & {*row.subjects}) for row in batch.governance] == [True, False]
 
 
 class RefusingExecutor:

@@ -37,6 +37,8 @@ _PHONE = re.compile(
 )
 _EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?\s?\d{1,6}\s*$", re.IGNORECASE)
 _INTERNATIONAL = re.compile(r"[^\d+]*(?:\+|00(?=[\d\s().\-/]{9}))", re.IGNORECASE)
+_LOGIN = re.compile(r"[^\W\d_]+(?:_[^\W\d_]+)+")
+"""Words that nobody writes so in a text: "mr" in mr_bob is part of who it is."""
 _NUMBERS_APART = re.compile(r"\d[\W_]+\d")
 _FEWEST, _WITH_AREA, _WITH_COUNTRY, _MOST = 7, 10, 11, 17
 """Digits of phone numbers: the fewest, with an area code, with a country code, the most."""
@@ -155,6 +157,9 @@ def forms_of_any(value: str) -> tuple[str, ...]:
     other: tuple[str, ...] = ()
     if kind == "PHONE_NUMBER":
         other = _written_at_home(value)
+    elif _LOGIN.fullmatch(value):
+        words = value.replace("_", " ")
+        return _once(_name(words), _folded(words), *_spelled_otherwise(words), _folded(value))
     elif kind == "PERSON":
         other = _spelled_otherwise(meant(kind, value))
     return _once(*forms(kind, value), *other, _folded(value))

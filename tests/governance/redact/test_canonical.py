@@ -217,6 +217,7 @@ def test_a_person_is_found_by_other_ways_of_writing(said: str, asked: str) -> No
     [
         ("Write to maria.gonzalez@corp-mail.com now", "maria.gonzalez+news@corp-mail.com"),
         ("My name is Leonie Hartwig.", "Leonie Hartmann"),
+        ("My name is Leonie.", "nurse_leonie"),
     ],
 )
 def test_others_are_not_found(said: str, asked: str) -> None:

@@ -179,8 +179,21 @@ def header(headers: Headers, name: str) -> str | None:
     """Return the first value of the header ``name`` (lower case), None when absent or empty."""
     for key, value in headers:
         if key == name and value.strip():
-            return clean_text(value.strip())
+            return clean_text(_as_sent(value.strip()))
     return None
+
+
+def _as_sent(value: str) -> str:
+    """Return a header's text: bytes that are no UTF-8 are Latin-1, as browsers, Node and Python send it."""
+    if value.isascii():
+        return value
+    try:
+        raw = value.encode("utf-8", "surrogateescape")
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+    except UnicodeEncodeError:  # no escaped bytes
+        return value
 
 
 def request_json(exchange: Exchange) -> JsonObject:

@@ -57,6 +57,13 @@ def read(path: str, body: JsonObject, headers: Headers = ()) -> Call:
         (BEDROCK, {"requestMetadata": {"user_id": "9"}}, (), ("9",)),
         ("/mcp", {**TOOL, "params": {"name": "t", "_meta": {"openai/subject": "s"}}}, (), ("s",)),
         (CHAT, {"user": "a"}, (("x-headrace-end-user", "h"),), ("h", "a")),
+        (
+            CHAT,
+            {},
+            (("x-headrace-end-user", "J\udcfcrgen"),),
+            ("J\u00fcrgen",),
+        ),  # Latin-1, as Node sends
+        (CHAT, {}, (("x-headrace-end-user", "J\u00fcrgen"),), ("J\u00fcrgen",)),
         (CHAT, {}, (("openai-safety-identifier", "s"),), ("s",)),
         (CHAT, {}, (("baggage", "x=1,enduser.id=j%20d;p=1,user.id=u"),), ("j d", "u")),
         (CHAT, {"metadata": "no map", "labels": ["user_id"]}, (), ()),

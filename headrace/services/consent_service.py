@@ -37,6 +37,9 @@ class ConsentServiceError(WorkError):
 
 class _Answer(NamedTuple):
     entries: tuple[ConsentEntry, ...]
+    granted: frozenset[str]
+    asked: frozenset[str]
+    """By which ids: spellings of one person, or people whose ids differ in marks or case alone."""
     until: float
 
 
@@ -77,13 +80,20 @@ class ServiceConsents:
     def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
         """Learn what an end user agreed to, unless that is known still.
 
+        Of several ids with one pseudonym counts what the service grants to all of them.
+
         Raises:
             ConsentServiceError: no answer; the call must be held back.
         """
         known = self._answers.get((tenant_id, subject))
-        if known is not None and known.until > self._clock():
+        asked, until = frozenset({end_user}), self._clock() + self._settings.cache_seconds
+        if known is not None and known.until <= self._clock():
+            known = None
+        if known is not None and end_user in known.asked:
             return
         granted = self._answer(tenant_id, end_user)
+        if known is not None:
+            granted, asked, until = granted & known.granted, asked | known.asked, known.until
         now = datetime.now(UTC)
         entries = tuple(
             ConsentEntry(
@@ -91,8 +101,7 @@ class ServiceConsents:
             )
             for purpose in Purpose
         )
-        until = self._clock() + self._settings.cache_seconds
-        self._answers[tenant_id, subject] = _Answer(entries, until)
+        self._answers[tenant_id, subject] = _Answer(entries, granted, asked, until)
         while len(self._answers) > _MOST_CACHED:
             self._answers.popitem(last=False)
 

@@ -135,6 +135,7 @@ class Service(HTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[dict[str, str]] = []
         self.broken = False
+        self.granted: dict[str, list[str]] = {}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -145,7 +146,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         said = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append(said | {"token": self.headers.get("authorization", "")})
-        body = b"{}" if self.server.broken else json.dumps({"purposes": ["eval"]}).encode()
+        purposes = self.server.granted.get(said["end_user"], ["eval"])
+        body = b"{}" if self.server.broken else json.dumps({"purposes": purposes}).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -189,6 +191,18 @@ def test_the_service_is_asked_once_and_its_answer_counts(
     consents.ask("acme", "mia", "subject_2")
     entries = consents.entries("acme", ["subject_2"])
     assert [e.granted for e in entries if e.purpose == "eval"] == [False], "a withdrawal wins"
+
+
+def test_two_users_under_one_pseudonym_have_what_both_agreed_to(service: Service) -> None:
+    service.granted = {"jo.ann": ["eval", "train_sft"], "Jo_Ann": ["eval", "debug"]}
+    consents = ServiceConsents(
+        MemoryConsents(), ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/")
+    )
+    for name in ("jo.ann", "Jo_Ann", "jo.ann", "Jo_Ann"):
+        consents.ask("acme", name, "subject_1")
+    assert [one["end_user"] for one in service.asked] == ["jo.ann", "Jo_Ann"]
+    said = consents.entries("acme", ["subject_1"])
+    assert [one.purpose for one in said if one.granted] == ["eval"]
 
 
 @pytest.mark.parametrize("days", [-1, 1])

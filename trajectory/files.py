@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EINVAL
@@ -18,6 +19,10 @@ from trajectory.errors import ConfigurationError
 
 OWNER_ONLY = 0o600
 READABLE = 0o644
+_START = 19
+"""Place of a process's start behind its name in ``/proc/<pid>/stat`` (proc(5))."""
+_CLOCKS_DIFFER = 0.1
+"""Seconds between the clock of files and that of processes, and more."""
 
 
 @contextmanager
@@ -76,7 +81,7 @@ def delete_leftovers(folder: Path, name: str = "*") -> int:
     left = [
         path
         for path in folder.glob(f".{name}.*.tmp")
-        if (process := path.name.split(".")[-2]).isdecimal() and not is_running(int(process))
+        if (process := path.name.split(".")[-2]).isdecimal() and is_left(path, int(process))
     ]
     for path in left:
         path.unlink(missing_ok=True)
@@ -103,15 +108,32 @@ def delete_lastingly(paths: Iterable[Path]) -> int:
     return len(gone)
 
 
-def is_running(process: int) -> bool:
-    """Return whether a process of this machine lives."""
+def is_left(path: Path, process: int) -> bool:
+    """Tell whether the process of this machine that made a file or folder is gone.
+
+    Another one may have its number since: in a container every start has the same.
+    """
+    with suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+    begun = _begun(process)
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        return begun is not None and path.stat().st_mtime < begun - _CLOCKS_DIFFER
+    except FileNotFoundError:
         return False
-    except PermissionError:
-        return True
-    return True
+
+
+def _begun(process: int) -> float | None:
+    """Return when a process began, in seconds since 1970; None where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+        ticks = int(fields[_START])
+    except (OSError, ValueError, IndexError):
+        return None
+    lived = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - lived
 
 
 def read_file(path: Path) -> bytes:

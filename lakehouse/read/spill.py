@@ -5,17 +5,16 @@ folder.
 """
 
 import atexit
-import itertools
 import os
 import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from secrets import token_hex
 
 from lakehouse.storage.location import Location
-from trajectory.files import is_running
+from trajectory.files import is_left
 
-_counter = itertools.count()
 _IN_LAKE, _ELSEWHERE = "_spill-", "headrace-spill-"
 COPIES = "headrace-compact-"
 """How the folders begin that copies of a store's files are sorted in; their process follows."""
@@ -23,10 +22,10 @@ COPIES = "headrace-compact-"
 
 def spill_folder(location: Location) -> Path:
     """Return a folder of this process's own; DuckDB makes it when it is needed, and empties it."""
-    process, number = os.getpid(), next(_counter)
+    process, name = os.getpid(), token_hex(6)  # another container may have a process of this number
     if location.is_local:
-        return location.folder / f"{_IN_LAKE}{process}-{number}"
-    return _private(process, tempfile.gettempdir()) / str(number)
+        return location.folder / f"{_IN_LAKE}{process}-{name}"
+    return _private(process, tempfile.gettempdir()) / name
 
 
 @cache
@@ -50,7 +49,7 @@ def sweep_spills(location: Location) -> int:
         for start in ((_IN_LAKE,) if location.is_local else (_ELSEWHERE, COPIES))
         for path in folder.glob(f"{start}*")
         if (process := path.name.removeprefix(start).split("-")[0]).isdecimal()
-        and not is_running(int(process))
+        and is_left(path, int(process))
     ]
     for path in left:
         shutil.rmtree(path, ignore_errors=True)

@@ -41,6 +41,16 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(
     assert delete_leftovers(tmp_path / "nowhere") == 0
 
 
+def test_what_was_left_goes_though_another_process_has_the_number_since(tmp_path: Path) -> None:
+    """In a container every start has the same number."""
+    left = tmp_path / f".note.0a1b2c3d.{os.getpid()}.tmp"
+    left.write_bytes(b"half")
+    assert delete_leftovers(tmp_path) == 0
+    os.utime(left, (1.7e9, 1.7e9))
+    assert delete_leftovers(tmp_path) == 1
+    assert not left.exists()
+
+
 def test_an_error_on_the_way_leaves_the_old_bytes_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "note"
     replace_file(path, b"old")

@@ -49,6 +49,26 @@ def test_what_a_killed_process_spilled_is_swept(tmp_path: Path) -> None:
     assert not theirs.exists()
 
 
+def test_what_a_container_spilled_that_was_killed_is_swept_by_the_next(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    left = tmp_path / f"_spill-{os.getpid()}-0"
+    left.mkdir()
+    (left / "rows.tmp").write_bytes(b"rows")
+    os.utime(left, (1.7e9, 1.7e9))
+    assert sweep_spills(lake.location) == 1
+    assert not left.exists()
+
+
+def test_two_containers_spill_into_two_folders(tmp_path: Path) -> None:
+    """Their processes have the same numbers, and each begins to count anew."""
+    first = (
+        "import sys; from lakehouse.read.spill import *; from lakehouse.storage.location import *; "
+        "print(spill_folder(Location.parse(sys.argv[1])).name.split('-')[2])"
+    )
+    command = [sys.executable, "-c", first, str(tmp_path)]
+    assert subprocess.check_output(command) != subprocess.check_output(command)
+
+
 def test_what_a_killed_process_copied_from_a_store_is_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

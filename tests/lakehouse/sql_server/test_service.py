@@ -129,12 +129,13 @@ def test_places_are_limited_and_given_back(lake: Lake, noted: AuditEntries) -> N
     service.close()
 
 
+@pytest.mark.slow
 def test_who_reads_no_more_gives_the_place_back_at_the_deadline(
     lake: Lake, noted: AuditEntries
 ) -> None:
     """As a BI tool does that shows the first rows of an answer, or a laptop that sleeps."""
     limits = SqlLimits(
-        Limits(seconds=3, memory_mib=256), queries=1, queries_per_key=1, wait_seconds=30
+        Limits(seconds=20, memory_mib=256), queries=1, queries_per_key=1, wait_seconds=60
     )
     service = SqlService(
         lake, authenticate=READERS.get, record=noted, hash_key=b"k" * 32, limits=limits

@@ -6,8 +6,6 @@ memory of the machine, so a copy of that file is the disk as a power cut leaves 
 
 import http.client
 import json
-import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -69,13 +67,10 @@ def _each(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    if (
-        os.geteuid() != 0
-        or shutil.which("mkfs.ext4") is None
-        or not Path("/dev/loop-control").exists()
-    ):
-        pytest.skip("needs root, mkfs.ext4 and loop devices")
-    made = Disk(tmp_path)
+    try:
+        made = Disk(tmp_path)
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip("needs mkfs.ext4 and the right to mount a file")
     yield made
     made.unmount()
 

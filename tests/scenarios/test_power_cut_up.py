@@ -39,7 +39,7 @@ class Disk:
         self.mount()
 
     def mount(self) -> None:
-        # Nothing reaches the disk by itself, only what is synced.
+        # Until then a name reaches the disk only where somebody syncs.
         options = "loop,commit=300"
         subprocess.run(["mount", "-o", options, self._file, self.place], check=True)
 

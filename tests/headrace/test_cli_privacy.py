@@ -240,6 +240,14 @@ def test_a_case_is_released_or_dropped_once_by_whoever_comes_first(
     assert told == ["una"]
 
 
+def with_a_case(home: Home, policy: Path) -> AppContext:
+    """Hold one exchange back, whose answer was cut off."""
+    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {policy}}}\n")
+    cut_off(home)
+    judge(home)
+    return AppContext(home.root, debug=False)
+
+
 @pytest.mark.parametrize("governed_between", [False, True])
 @pytest.mark.parametrize("readable", [True, False])
 def test_a_release_that_was_killed_before_it_closed_its_case_is_done_again_once(
@@ -249,10 +257,7 @@ def test_a_release_that_was_killed_before_it_closed_its_case_is_done_again_once(
     readable: bool,
     governed_between: bool,
 ) -> None:
-    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
-    cut_off(home)
-    judge(home)
-    app = AppContext(home.root, debug=False)
+    app = with_a_case(home, light_policy)
     if not readable:  # nothing that assembly remembers
         (name,) = quarantine_of(home, app.secrets).names()
         held = quarantine_of(home, app.secrets).read(name)
@@ -281,10 +286,7 @@ def test_a_release_that_was_killed_before_it_closed_its_case_is_done_again_once(
 def test_of_a_release_that_was_killed_while_it_wrote_nothing_is_judged(
     home: Home, light_policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
-    cut_off(home)
-    judge(home)
-    app = AppContext(home.root, debug=False)
+    app = with_a_case(home, light_policy)
     whole = quarantine.write_again
 
     def torn(writer: SpoolWriter, held: Exchange) -> str:
@@ -307,10 +309,7 @@ def test_of_a_release_that_was_killed_while_it_wrote_nothing_is_judged(
 def test_a_case_stays_held_where_the_disk_does_not_take_its_release(
     home: Home, light_policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (home.root / "headrace.yaml").write_text(f"policy: {{bundle: {light_policy}}}\n")
-    cut_off(home)
-    judge(home)
-    app = AppContext(home.root, debug=False)
+    app = with_a_case(home, light_policy)
 
     def refused(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")

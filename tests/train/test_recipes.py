@@ -628,7 +628,7 @@ def test_live_training_computes_no_loss_of_episodes_that_move_nothing(
     assert few["grad_norm"] > 0
 
 
-def has_even_word(prompt: Sequence[Any], completion: Sequence[Any]) -> float:
+def has_odd_length(prompt: Sequence[Any], completion: Sequence[Any]) -> float:
     """A reward with contrast among answers of one token."""
     return float(len(str(completion[-1]["content"])) % 2)
 
@@ -654,7 +654,7 @@ def test_live_training_computes_equal_episodes_once(
     lake = lake_of(tmp_path / "lake", *attempts(16))
 
     def first_step(name: str) -> dict[str, Any]:
-        reward = f"{__name__}:has_even_word"
+        reward = f"{__name__}:has_odd_length"
         options = {"reward": reward, "completion_tokens": 1, "group_size": 8, "temperature": 0.05}
         training = {"batch_size": 32, "maximum_steps": 1}
         used = spec("grpo_live", options=options, training=training)

@@ -21,9 +21,12 @@ from governance.detect.named_tuples import new
 _HEX = "[0-9A-Fa-f]"
 
 
-def _utf_8(mark: str, between: str = "") -> str:
-    """Return the pattern of a character beyond ASCII whose bytes are written with a mark before each."""
-    return f"{mark}[C-Fc-f]{_HEX}(?:{between}{mark}[89ABab]{_HEX}){{1,3}}"
+def _utf_8(mark: str, between: str = "", first: str = "") -> str:
+    """Return the pattern of a character beyond ASCII whose bytes are written with a mark before each.
+
+    It begins behind the first character of the first mark, ``first`` is what is left of that mark.
+    """
+    return f"{first}[C-Fc-f]{_HEX}(?:{between}{mark}[89ABab]{_HEX}){{1,3}}"
 
 
 _NO_NUMBER = (
@@ -31,16 +34,26 @@ _NO_NUMBER = (
     rf"(?!(?:(?<=['\"]%{_HEX}{_HEX})|(?<=\A%{_HEX}{_HEX}))\d)"
 )
 """Two digits that do not begin a number, as in ``LIKE '%4155550132%'``: nobody escapes letters and digits."""
+_BEHIND_PERCENT = rf"{_utf_8('%(?:25)*', first='(?:25)*')}|(?:25)*(?=[2-7]){_NO_NUMBER}"
+_BEHIND_AMPERSAND = (
+    r"(?:\#0{0,40}[0-9]{1,7}|\#[xX]0{0,40}[0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
+)
+_BEHIND_BACKSLASH = (
+    rf"{_utf_8(r'\\{1,2}x?', first=r'\\?x?')}"
+    r"|3[0-7]{2}(?:\\2[0-7]{2}){1,3}"
+    rf"|u{_HEX}{{4}}|u\{{0{{0,40}}{_HEX}{{1,6}}\}}|U00{_HEX}{{6}}|x[2-7C-Fc-f]{_HEX}|[nrt\"'/]"
+)
+_BEHIND_BREAK = r"[ \t>]*(?=[^\W_][\w\-]*(?:\.[\w\-]+)*\.[A-Za-z]{2})"
 _ESCAPED = (
-    r"[^\x00-\x7f]"
-    rf"|{_utf_8('%(?:25)*')}"
-    rf"|%(?:25)*(?=[2-7]){_NO_NUMBER}"
-    r"|&(?:\#0{0,40}[0-9]{1,7}|\#[xX]0{0,40}[0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
-    rf"|{_utf_8(r'\\{1,2}x?')}"
-    r"|\\3[0-7]{2}(?:\\2[0-7]{2}){1,3}"
-    rf"|\\u{_HEX}{{4}}|\\u\{{0{{0,40}}{_HEX}{{1,6}}\}}|\\U00{_HEX}{{6}}|\\x[2-7C-Fc-f]{_HEX}|\\[nrt\"'/]"
-    rf"|{_utf_8('=', '(?:=\r?\n)?')}"
-    r"|(?<=[^\W_]@)\r?\n[ \t>]*(?=[^\W_][\w\-]*(?:\.[\w\-]+)*\.[A-Za-z]{2})"
+    # The characters that one of these begins with stand first: so `re` passes over all others at once.
+    r"[^\x00-\x09\x0b\x0c\x0e-\x24\x27-\x3c\x3e-\x5b\x5d-\x7f](?:"
+    r"(?<=[^\x00-\x7f])"
+    rf"|(?<=%)(?:{_BEHIND_PERCENT})"
+    rf"|(?<=&){_BEHIND_AMPERSAND}"
+    rf"|(?<=\\)(?:{_BEHIND_BACKSLASH})"
+    rf"|(?<==){_utf_8('=', '(?:=\r?\n)?')}"
+    rf"|(?:(?<=[^\W_]@\n)|(?<=[^\W_]@\r)\n){_BEHIND_BREAK}"
+    r")"
 )
 _ODD = re.compile(_ESCAPED)
 _ODD_IN_MAIL = re.compile(

@@ -30,8 +30,11 @@ _TOLD = frozenset(
     ]
 )  # fmt: skip
 """What a label in text is believed of; passwords, keys and accounts have rules of their own."""
-_SEPARATOR = re.compile(
-    r"[-=]>|[=→⇒：]|:(?!//)| (?=\*\*|[`\[«„“|])|(?<=[\u3040-\u9fff\uac00-\ud7a3]) ?(?=[A-Z]{0,3}\d)"
+_SIGN = r"[-=→⇒：: ](?:(?<=[-=])>|(?<=[=→⇒：])|(?<=:)(?!//)|(?<= )(?=\*\*|[`\[«„“|]))"
+_SEPARATOR = re.compile(_SIGN)
+"""What stands between a label and its value; the set that it begins with lets `re` pass over all else at once."""
+_SEPARATOR_IN_EAST_ASIA = re.compile(
+    rf"{_SIGN}|(?<=[\u3040-\u9fff\uac00-\ud7a3]) ?(?=[A-Z]{{0,3}}\d)"
 )
 _REACH = 44
 _BOUNDARY = re.compile(r"[\n\r\t,;|(\[{<&?>\"'`#/=:]|  | [-–—] ")
@@ -118,7 +121,8 @@ def _key_of(label: str) -> str:
 
 def fields(text: str) -> Iterator[Field]:
     """Yield the values of a text that stand behind a label which says what they are."""
-    for match in _SEPARATOR.finditer(text):
+    separator = _SEPARATOR if text.isascii() else _SEPARATOR_IN_EAST_ASIA
+    for match in separator.finditer(text):
         if label := _label_before(text, match.start()):
             yield from _behind(text, label, match.end())
     if "</" in text:

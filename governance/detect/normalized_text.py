@@ -35,9 +35,7 @@ _NO_NUMBER = (
 )
 """Two digits that do not begin a number, as in ``LIKE '%4155550132%'``: nobody escapes letters and digits."""
 _BEHIND_PERCENT = rf"{_utf_8('%(?:25)*', first='(?:25)*')}|(?:25)*(?=[2-7]){_NO_NUMBER}"
-_BEHIND_AMPERSAND = (
-    r"(?:\#0{0,40}[0-9]{1,7}|\#[xX]0{0,40}[0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
-)
+_BEHIND_AMPERSAND = r"(?:\#0{0,40}[0-9]{1,7}|\#[xX]0{0,40}[0-9A-Fa-f]{1,6}|[A-Za-z]{2,10});"
 _BEHIND_BACKSLASH = (
     rf"{_utf_8(r'\\{1,2}x?', first=r'\\?x?')}"
     r"|3[0-7]{2}(?:\\2[0-7]{2}){1,3}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from governance.detect.named_tuples import new
 
-_RUN = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{12,}={0,2}")
+_RUN = re.compile(r"[A-Za-z0-9+/_\-]{12,}={0,2}")
 _SAYS_SO = ";base64,"
 """Stands before the digits of a data URL."""
 _BREAK = re.compile(r"(?:\r?\n|(?:\\r)?\\n)[ \t]{0,8}")

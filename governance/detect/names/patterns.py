@@ -56,6 +56,8 @@ LOWER_CASE_NAME = re.compile(
     r"(?i:\b(?:my|his|her|their|full|the|customer|patient|client)\s+(?:full |first |last )?name(?: is|'s|:)\s+)"
     r"([^\W\d_A-Z]{2,20}(?: [^\W\d_A-Z]{2,20}){0,2})(?=\s*(?:[.,;!?\n]|and\b|but\b|\Z))"
 )
+TELLS_NAME = re.compile(r"[Nn][Aa][Mm][Ee](?: [Ii][Ss]|'[Ss]|:)\s")
+"""What :data:`LOWER_CASE_NAME` cannot do without: a quick look at texts that speak of names."""
 SPEAKER_LINE = re.compile(
     rf"^[ \t>*_\-]{{0,6}}(?:\[?\d\d:\d\d(?::\d\d)?\]? )?([{_U}][^\W\d_]+(?: [{_U}][^\W\d_]+)?)[*_]{{0,2}}:[*_]{{0,2}} {{1,2}}(?=[^\W\d_]+,? [^\W\d_A-Z][^\W\d_]*[ ,'.?!]|ok|yes|no|ja|oui|s\u00ed)",
     re.MULTILINE,

@@ -47,6 +47,7 @@ from governance.detect.names.patterns import (
     SPEAKER,
     SPEAKER_LINE,
     SPEAKS,
+    TELLS_NAME,
     TWO_IN_SMALL,
     WORD,
 )
@@ -344,7 +345,7 @@ class NameRules:
                 run = self._trimmed(text, found.start(), found.end())
                 if run is not None and run[1] - run[0] > 1 and not is_a_team(found[0]):
                     yield *run[:2], 0.8, "signature"
-        if "name" in text:
+        if "name" in text and TELLS_NAME.search(text):
             for match in LOWER_CASE_NAME.finditer(text):
                 words = match.group(1).split()
                 told = match.group()[:3].lower() in ("my ", "his", "her")

@@ -37,9 +37,19 @@ _PHONE = re.compile(
 )
 _EXTENSION = re.compile(r"[ ,;]{0,2}(?:ext|extension|x|#)[.:]?\s?\d{1,6}\s*$", re.IGNORECASE)
 _INTERNATIONAL = re.compile(r"[^\d+]*(?:\+|00(?=[\d\s().\-/]{9}))", re.IGNORECASE)
-_LOGIN = re.compile(r"[^\W\d_]+(?:_[^\W\d_]+)+")
+_LOGIN = re.compile(r"[^\W\d_]+(?:[_.:][^\W\d_]+)+")
 """Words that nobody writes so in a text: "mr" in mr_bob is part of who it is."""
+_DEVICE = re.compile(r"^(\d{7,}):\d{1,3}(?=@)")
+"""One of the devices of somebody who is known by a phone number (WhatsApp)."""
 _NUMBERS_APART = re.compile(r"\d[\W_]+\d")
+_TWO_NUMBERS = re.compile(r"(?!\d{3,4}[\-.]\d{4}$)[1-9]\d*[\-/.#x]\d+", re.IGNORECASE)
+"""As an organisation and its user have; phone numbers of one town have three or four digits, then four."""
+_IN_GROUPS = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:[0-9a-f]{2}[:\-]){5}[0-9a-f]{2}"
+    r"|[a-z]{2}\d{2}(?:[ \-]?[a-z0-9]{1,4}){3,8}",
+    re.IGNORECASE,
+)
+"""UUIDs, MAC addresses and IBANs: marks within them mean nothing."""
 _FEWEST, _WITH_AREA, _WITH_COUNTRY, _MOST = 7, 10, 11, 17
 """Digits of phone numbers: the fewest, with an area code, with a country code, the most."""
 
@@ -86,8 +96,7 @@ _PLAIN_MARKS = str.maketrans(
     {**dict.fromkeys("\u2019\u02bc\u00b4`", "'"), **dict.fromkeys("_*~+", " ")}
 )
 _AS_TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
-_TWO_LETTERS = re.compile(r"(?<=[aou])e|(?<=a)a")
-"""The second letter of what is typed for ä, ö, ü, ø and å where keyboards lack them."""
+"""What is typed for ä, ö, ü, ø and å where keyboards lack them."""
 _SUBADDRESS = re.compile(r"\+[^@]*(?=@)")
 """What a mail server leaves aside (RFC 5233)."""
 _EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\s\u00b7・]+")
@@ -120,7 +129,7 @@ def forms(entity: str, value: str) -> tuple[str, ...]:
         case "EMAIL_ADDRESS":
             return _once(*_mails(value))
         case "PERSON":
-            return _once(_name(value), _folded(value))
+            return _once(*_names(value))
         case "PHONE_NUMBER":
             return _once(*_phones(value), _digits(_EXTENSION.sub("", value)))
         case _ if entity in _NUMBERS:
@@ -141,25 +150,26 @@ def recorded(entity: str, value: str) -> tuple[str, ...]:
         return _once(*found, *(_SUBADDRESS.sub("", one) for one in found))
     if entity != "PERSON":
         return found
-    words = found[0].split()
-    if not 2 < len(words) <= _FEW_WORDS:
+    if not 2 < len(found[0].split()) <= _FEW_WORDS:
         return found
-    return _once(*found, *map(" ".join, combinations(words, 2)))
+    names = _names(meant(entity, value))[:-1]
+    return _once(*found, *(" ".join(two) for one in names for two in combinations(one.split(), 2)))
 
 
 def forms_of_any(value: str) -> tuple[str, ...]:
     """Return all canonical forms of a value of unknown kind, as people type it, the best first."""
     value = _as_typed(value)
-    kind = _kind(value)
-    if kind is None:
-        whole = _small(value) if _has_numbers_apart(value) else _folded(value)
-        return _once(whole, _folded(value), _NOT_ALNUM.sub("", _compatible(value)))
+    kind, apart = _kind(value), _has_numbers_apart(value)
+    if kind is None or apart:
+        whole = _small(value) if apart else _folded(value)
+        phones = () if kind is None else forms(kind, value)
+        return _once(whole, *phones, _folded(value), _NOT_ALNUM.sub("", _compatible(value)))
     other: tuple[str, ...] = ()
     if kind == "PHONE_NUMBER":
         other = _written_at_home(value)
-    elif _LOGIN.fullmatch(value):
-        words = value.replace("_", " ")
-        return _once(_name(words), _folded(words), *_spelled_otherwise(words), _folded(value))
+    elif _is_login(value):
+        words = re.sub("[_.:]", " ", value)
+        return _once(*_names(words), *_spelled_otherwise(words), _folded(value))
     elif kind == "PERSON":
         other = _spelled_otherwise(meant(kind, value))
     return _once(*forms(kind, value), *other, _folded(value))
@@ -169,20 +179,30 @@ def forms_of_id(value: str) -> tuple[str, ...]:
     """Return the forms under which whom an application calls by an id is recorded, the best first.
 
     Of ids like 1-12 and u_1_12 it is the whole alone: without its marks 11-2 would be the same person.
+    Those that may be somebody's phone number are taken for one.
     """
     found = forms_of_any(value)
     return found[:1] if _has_numbers_apart(_as_typed(value)) else found
 
 
 def _as_typed(value: str) -> str:
-    return read_as(unicodedata.normalize("NFC", value)).strip()
+    return _DEVICE.sub(r"\1", read_as(unicodedata.normalize("NFC", value)).strip())
 
 
 def _has_numbers_apart(value: str) -> bool:
-    """Tell whether marks part numbers too short for those of a phone, a card or an authority."""
-    if _NUMBERS_APART.search(value) is None or "@" in value:
+    """Tell whether marks part several numbers, and not one of a phone, a card, an authority or a machine."""
+    if _NUMBERS_APART.search(value) is None or _mail_in(value):
         return False
-    return sum(char.isdigit() for char in value) < _FEWEST
+    if sum(map(str.isdigit, value)) < _FEWEST:
+        return True
+    if _kind(value) == "PHONE_NUMBER":
+        return _TWO_NUMBERS.fullmatch(value) is not None and len(_phones(value)) == 1
+    return _IN_GROUPS.fullmatch(value) is None
+
+
+def _is_login(value: str) -> bool:
+    """Tell whether it is words of a user's name; in small letters, as Dr.Hartwig is a name in a text."""
+    return _LOGIN.fullmatch(value) is not None and ("." not in value or value.islower())
 
 
 def spellings(value: str) -> tuple[str, ...]:
@@ -212,8 +232,8 @@ def _kind(value: str) -> str | None:
     """Return what a value is as people type it; None for ids and all else."""
     if _mail_in(value):
         return "EMAIL_ADDRESS"
-    digits = sum(char.isdigit() for char in value)
-    if digits >= _FEWEST and _PHONE.fullmatch(value):
+    digits = sum(map(str.isdigit, value))
+    if sum(map(str.isdigit, _EXTENSION.sub("", value))) >= _FEWEST and _PHONE.fullmatch(value):
         return "PHONE_NUMBER"
     return None if digits else "PERSON"
 
@@ -290,6 +310,13 @@ def _name(name: str) -> str:
     return _folded(plain.replace(".", " "))
 
 
+def _names(name: str) -> tuple[str, ...]:
+    """Return the forms of a name: canonical, as typed where keyboards lack letters, and with its accents."""
+    if name.isascii():
+        return _name(name), _folded(name)
+    return _name(name), _name(name.casefold().translate(_AS_TWO_LETTERS)), _folded(name)
+
+
 def without_accents(text: str) -> str:
     """Return a text with plain letters for those with accents."""
     if text.isascii():
@@ -298,9 +325,8 @@ def without_accents(text: str) -> str:
 
 
 def _spelled_otherwise(name: str) -> tuple[str, ...]:
-    """Return forms of a name in which others may have written it: Jürgen and Juergen, Ana-Luz and Ana Luz."""
+    """Return forms of a name in which others may have written it: Ana-Luz, Ana Luz and AnaLuz."""
     plain = _name(name)
-    typed = _name(name.casefold().translate(_AS_TWO_LETTERS))
     words = plain.split()
     joined = ["-".join(words[at : at + 2]) for at in range(len(words) - 1)]
     hyphened = (
@@ -308,9 +334,7 @@ def _spelled_otherwise(name: str) -> tuple[str, ...]:
         if len(words) > 2
         else []
     )
-    return (
-        typed, _TWO_LETTERS.sub("", plain), plain.replace("-", " "), *hyphened, "".join(words),
-    )  # fmt: skip
+    return (plain.replace("-", " "), *hyphened, "".join(words))
 
 
 def _phones(value: str) -> tuple[str, ...]:

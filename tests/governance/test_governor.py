@@ -207,6 +207,15 @@ def test_a_withdrawal_under_any_name_that_the_request_gives_counts() -> None:
         ("bob", "uncle_bob"),
         ("mr_hartwig", "mrs_hartwig"),
         ("ana_kim_md", "ana_kim"),
+        ("1234:5678", "12345:678"),
+        ("12-345678", "123-45678"),
+        ("12345#678", "12345#679"),
+        ("user-1234-5678", "user-12345-678"),
+        ("user:bob", "customer:bob"),
+        ("dr.bob", "bob"),
+        ("bob", "dr.bob"),
+        ("michael", "michal"),
+        ("joy", "joey"),
     ],
 )
 def test_ids_with_the_same_digits_or_name_are_of_two_people(

@@ -7,6 +7,7 @@ import pytest
 from governance.policy import load_bundle
 from governance.redact import RedactionScope, Redactor, redactor_of, subject_id, subject_ids
 from governance.redact.canonical import canonical, forms, forms_of_any, meant
+from governance.redact.pseudonym import recorded_ids
 from tests.governance.redaction_support import KEY, redactor
 from trajectory.message import Message, TextPart
 
@@ -198,6 +199,9 @@ def test_other_domains_have_one_form(mail: str) -> None:
         ("My name is LeonieHartwig and I ask.", "Leonie Hartwig"),
         ("My name is J\u00fcrgen M\u00fcller.", "Juergen Mueller"),
         ("My name is Juergen Mueller.", "J\u00fcrgen M\u00fcller"),
+        ("My name is J\u00fcrgen M\u00fcller.", "Jurgen Muller"),
+        ("My name is J\u00fcrgen Hans M\u00fcller.", "Juergen Mueller"),
+        ("My name is Juergen Mueller.", "J\u00fcrgen Mueller"),
         ("My name is Rosalind Okafor-Brandt.", "Rosalind Okafor Brandt"),
         ("My name is Rosalind Okafor Brandt.", "Rosalind Okafor-Brandt"),
         ("My name is Rosalind O\u00b4Connor.", "Rosalind O'Connor"),
@@ -218,8 +222,42 @@ def test_a_person_is_found_by_other_ways_of_writing(said: str, asked: str) -> No
         ("Write to maria.gonzalez@corp-mail.com now", "maria.gonzalez+news@corp-mail.com"),
         ("My name is Leonie Hartwig.", "Leonie Hartmann"),
         ("My name is Leonie.", "nurse_leonie"),
+        ("My name is Michal Nowak.", "Michael Nowak"),
+        ("My name is Michael Nowak.", "Michal Nowak"),
     ],
 )
 def test_others_are_not_found(said: str, asked: str) -> None:
     _, subjects = _redacted(said, _default())
     assert not {*subjects} & {*subject_ids(KEY, "acme", asked)}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked"),
+    [
+        ("J\u00fcrgen", "juergen"),
+        ("juergen", "J\u00fcrgen"),
+        ("mr.bob", "MR.BOB"),
+        ("020-7946-0958", "02079460958"),
+        ("555-0132", "5550132"),
+        ("415-5550132", "+1 415 555 0132"),
+        ("DE89 3704 0044 0532 0130 00", "DE89370400440532013000"),
+        ("0b9f4e0c-1d2a-4c3b-8a5d-6e7f80910213", "0b9f4e0c1d2a4c3b8a5d6e7f80910213"),
+        ("0A:1b:2c:3d:4e:56", "0a-1b-2c-3d-4e-56"),
+        ("4155550132:12@s.whatsapp.net", "4155550132@s.whatsapp.net"),
+        ("4155550132@s.whatsapp.net", "4155550132:3@s.whatsapp.net"),
+    ],
+)
+def test_a_user_is_found_by_other_ways_of_writing_the_id(recorded: str, asked: str) -> None:
+    assert {*recorded_ids(KEY, "acme", recorded)} & {*subject_ids(KEY, "acme", asked)}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked"),
+    [
+        ("4155550132:12@s.whatsapp.net", "4155550133:12@s.whatsapp.net"),
+        ("org:1234:5678", "org:123:45678"),
+        ("1234567#12", "1234567#13"),
+    ],
+)
+def test_another_user_is_not_found_by_an_id(recorded: str, asked: str) -> None:
+    assert not {*recorded_ids(KEY, "acme", recorded)} & {*subject_ids(KEY, "acme", asked)}

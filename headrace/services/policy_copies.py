@@ -49,8 +49,7 @@ def adopt(home: Home, name: str) -> PolicyBundle:
     copy = home.policies / name
     if not copy.is_dir() or _name_of(copy) != name:
         raise IntegrityError(f"{copy} was changed since it was asked for; ask for it anew")
-    fresh = home.policies / f".{os.getpid()}-link"
-    fresh.unlink(missing_ok=True)
+    fresh = home.policies / f".{os.getpid()}-{os.urandom(4).hex()}-link"
     fresh.symlink_to(name, target_is_directory=True)
     fresh.replace(home.policy_in_force)
     sync_folder(home.policies)

@@ -20,6 +20,7 @@ from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
 from train.model_folder import end_tokens, load_model, load_tokenizer
 from train.runs.rows import Masker
+from train.shared_prompts import share_prompts
 from train.types import Completion, Prompt, Sampling, Token
 from trajectory.errors import ConfigurationError
 
@@ -320,40 +321,6 @@ def draw_token(logits: "Tensor", sampling: Sampling, draw: random.Random) -> int
     kept = min(int((cumulated < sampling.top_p).sum()) + 1, len(cumulated))
     mark = draw.random() * float(cumulated[kept - 1])
     return int(order[min(int((cumulated < mark).sum()), kept - 1)])
-
-
-def share_prompts(net: Any) -> None:
-    """Let ``net.generate`` read a prompt that stands in several rows once; it draws what it would have drawn.
-
-    Each row gets a copy of its prompt's cache, as in a beam search. The last token is each row's own, because its
-    logits are what is drawn from.
-    """
-    import torch
-
-    plain = net.generate
-
-    def generate(*, input_ids: Any, attention_mask: Any, **options: Any) -> Any:
-        width = input_ids.shape[1]
-        rows: Any = torch.cat((input_ids, attention_mask), 1)
-        prompts, places = rows.unique(dim=0, return_inverse=True)
-        # A model that names a kind of cache makes its own.
-        if (
-            len(prompts) < len(rows)
-            and width > 1
-            and not net.generation_config.cache_implementation
-        ):
-            read = plain(
-                input_ids=prompts[:, : width - 1],
-                attention_mask=prompts[:, width:-1],
-                do_sample=False,
-                max_new_tokens=1,
-                return_dict_in_generate=True,
-            )
-            read.past_key_values.reorder_cache(places)
-            options["past_key_values"] = read.past_key_values
-        return plain(input_ids=input_ids, attention_mask=attention_mask, **options)
-
-    net.generate = generate
 
 
 class BatchGenerator:

@@ -17,7 +17,6 @@ from train.generation import (
     LanguageModel,
     draw_token,
     readable_tokenizer,
-    share_prompts,
 )
 from train.model_folder import load_model
 from train.types import Prompt, Sampling, Token
@@ -91,49 +90,6 @@ def test_draws_are_those_of_the_model(tiny_model: Path) -> None:
     drawn = words(drawing, *(asked(1, f"{n}/") for n in range(4000)))
     spread = (expected * (1 - expected) / 4000) ** 0.5
     assert abs(drawn.count(likeliest) / 4000 - expected) < 4 * spread
-
-
-@pytest.mark.parametrize("adapter", [False, True])
-def test_a_prompt_of_several_rows_is_read_once_and_draws_what_each_would(
-    tiny_model: Path, *, adapter: bool
-) -> None:
-    from peft import LoraConfig, get_peft_model
-    from transformers import GenerationConfig
-
-    net: Any = load_model(tiny_model).eval()
-    inner = net
-    if adapter:
-        net = get_peft_model(net, LoraConfig(init_lora_weights=False, target_modules="all-linear"))
-    shown = [[7] * 5, [9, 3, 8], [7] * 5, [7] * 5, [0, 9, 3, 8], [4, 4], [9, 3, 8]]
-    width = max(map(len, shown))
-    ids = torch.tensor([[0] * (width - len(row)) + row for row in shown])
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in shown])
-    settings = GenerationConfig(
-        do_sample=True,
-        max_new_tokens=4,
-        eos_token_id=-1,
-        pad_token_id=0,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
-    read: list[tuple[int, ...]] = []
-    inner.register_forward_pre_hook(
-        lambda _net, _given, named: read.append(tuple(named["input_ids"].shape)), with_kwargs=True
-    )
-
-    def answered() -> Any:
-        torch.manual_seed(3)
-        return net.generate(input_ids=ids, attention_mask=mask, generation_config=settings)
-
-    plain = answered()
-    assert read == [(7, width), (7, 1), (7, 1), (7, 1)]
-    read.clear()
-    share_prompts(inner)
-    shared = answered()
-    assert read == [(4, width - 1), (7, 1), (7, 1), (7, 1), (7, 1)]
-    assert shared.sequences.tolist() == plain.sequences.tolist()
-    for one, other in zip(shared.logits, plain.logits, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
 def test_a_conversation_that_fills_the_context_has_no_answer(generator: BatchGenerator) -> None:

@@ -674,6 +674,44 @@ def test_live_training_computes_equal_episodes_once(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_live_training_reads_the_prompt_of_several_tries_once_in_the_loss(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beta: float
+) -> None:
+    import train.recipes.grpo_live as live
+    from train.runs.curves import read_metrics
+
+    shared: list[bool] = []
+    sharing = live.sharing_forward
+
+    def noting(net: Any, width: int) -> Any:
+        shared.append((forward := sharing(net, width)) is not net)
+        return forward
+
+    monkeypatch.setattr(live, "sharing_forward", noting)
+    lake = lake_of(tmp_path / "lake", *attempts(16))
+
+    def first_step(name: str) -> dict[str, Any]:
+        reward = f"{__name__}:has_odd_length"
+        options = {"reward": reward, "completion_tokens": 6, "group_size": 8, "beta": beta}
+        training = {"batch_size": 32, "maximum_steps": 1}
+        used = spec("grpo_live", options=options, training=training)
+        _, selection, content = prepared(lake, tmp_path / name, used)
+        train(used, selection, content, tiny_model, tmp_path / name / "run")
+        return read_metrics(tmp_path / name / "run/metrics.jsonl")[0]
+
+    once = first_step("once")
+    monkeypatch.setattr(live, "sharing_forward", lambda net, _: net)
+    often = first_step("often")
+    assert shared
+    assert all(shared)
+    assert once["loss"] == pytest.approx(often["loss"], abs=1e-6)
+    assert once["entropy"] == pytest.approx(often["entropy"], rel=1e-4)
+    assert once["grad_norm"] == pytest.approx(often["grad_norm"], rel=1e-4)
+    assert once["grad_norm"] > 0
+
+
+@pytest.mark.slow
 def test_live_training_goes_on_where_no_episode_moves_anything(
     tiny_model: Path, tmp_path: Path
 ) -> None:

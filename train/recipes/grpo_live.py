@@ -28,7 +28,6 @@ from train.evaluation.environment import (
 )
 from train.evaluation.replay_env import Follower, RecordedPath, recorded_path
 from train.evaluation.reward_models import RewardModel
-from train.generation import share_prompts
 from train.recipes.base import (
     RowBuilder,
     Rows,
@@ -43,6 +42,7 @@ from train.recipes.settings import RecipeSpec
 from train.rewards import episode_scorer, load_object, load_reward
 from train.runs.epoch_order import resumable
 from train.runs.rows import Masker
+from train.shared_prompts import share_prompts, sharing_forward
 from train.substrate.content import ContentStore, Conversation
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel
@@ -269,7 +269,7 @@ def live_trainer_class() -> Any:
         Arrow would give each tool call the arguments of all others, as nulls. An episode that called
         what was never recorded has no reward: it moves nothing and is not in its group's baseline.
         What moves nothing is not computed: often most of a batch, because most groups ended alike.
-        Equal episodes are computed once.
+        Equal episodes are computed once, and the prompt of several is read once.
         """
 
         def __init__(
@@ -307,6 +307,22 @@ def live_trainer_class() -> Any:
 
         def _compute_loss(self, model: Any, inputs: Any) -> Any:
             return super()._compute_loss(model, self._moving(inputs))
+
+        def _get_per_token_logps_and_entropies(
+            self,
+            model: Any,
+            input_ids: Any,
+            attention_mask: Any,
+            logits_to_keep: int,
+            **others: Any,
+        ) -> Any:
+            # Checkpointed layers keep no cache, experts' loss counts every token, and processes read in step.
+            several = self.accelerator.num_processes > 1
+            if not (several or self.aux_loss_enabled or self.args.gradient_checkpointing):
+                model = sharing_forward(model, input_ids.shape[1] - logits_to_keep)
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, **others
+            )
 
         def _moving(self, inputs: dict[str, Any]) -> dict[str, Any]:
             """Leave out the episodes without an advantage; TRL divides by the tokens of all, counted before."""

@@ -3,6 +3,7 @@
 import hmac
 import ipaddress
 import os
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -44,16 +45,21 @@ class User:
     def _known_by(self) -> tuple[str, str]:
         return self.authority, self.key or self.name
 
+    @property
+    def _told_by(self) -> str:
+        return self.key or unicodedata.normalize("NFKC", self.name).casefold()
+
     def is_same(self, other: "User") -> bool:
         """Tell whether two are one person for certain."""
         return self._known_by == other._known_by
 
     def is_known_to_differ(self, other: "User") -> bool:
-        """Tell whether two are two people: the same authority tells them apart.
+        """Tell whether two are two people: the same authority tells them apart, and not by how a name is typed.
 
-        One person may have a name on this machine and another one at the identity provider.
+        One person may have a name on this machine and another one at the identity provider. Directories take names
+        in any case, and proxies pass them on as they were typed.
         """
-        return self.authority == other.authority and not self.is_same(other)
+        return self.authority == other.authority and self._told_by != other._told_by
 
     def granted(self, grants: Sequence[RoleGrant]) -> Self:
         """Return the user with the roles that the settings give to their groups now.
@@ -162,10 +168,10 @@ class TrustedProxies:
         is_right = hmac.compare_digest(given, self._secret)
         if not (is_right and self._secret and self._trusts(address)):
             return None
-        name = headers.get(self._settings.user_header, "").strip()
+        name = _as_sent(headers.get(self._settings.user_header, "")).strip()
         if not is_name(name):
             return None
-        listed = headers.get(self._settings.groups_header, "").split(",")
+        listed = _as_sent(headers.get(self._settings.groups_header, "")).split(",")
         groups = frozenset(one.strip() for one in listed if one.strip())
         return User(name, frozenset(), PROXY, groups=groups).granted(self._settings.groups)
 
@@ -177,3 +183,11 @@ class TrustedProxies:
         if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped is not None:
             peer = peer.ipv4_mapped
         return any(peer in network for network in self._networks)
+
+
+def _as_sent(value: str) -> str:
+    """Return a header's text, which was read as Latin-1: most proxies send UTF-8."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value

@@ -228,8 +228,8 @@ def _require(app: AppContext, user: User, act: Act, tenant: str) -> None:
 
 def _not_another(user: User, request: ActRequest) -> str:
     asked = request.asked_by
-    if user.is_same(asked):
-        return f"{user.name} asked for request {request.request_id}: somebody else must approve it"
+    if user.authority == asked.authority:
+        return f"{asked.name} asked for request {request.request_id}: somebody else must approve it"
     return (
         f"{asked.name} asked by {asked.authority}, and {user.name} is known by {user.authority}: nobody "
         "can tell that they are two people. Approve it in the same way as it was asked for."

@@ -457,6 +457,26 @@ def test_two_people_are_two_where_one_authority_tells_them_apart() -> None:
     assert local_user("root").is_known_to_differ(local_user("oda"))
 
 
+@pytest.mark.parametrize("coding", ["utf-8", "latin-1"])
+def test_a_proxy_names_people_and_groups_with_any_letters(
+    monkeypatch: pytest.MonkeyPatch, coding: str
+) -> None:
+    monkeypatch.setenv("PROXY_SECRET", "s" * 16)
+    grant = RoleGrant(group="Pr\u00fcferinnen", role="reviewer")
+    trusted = TrustedProxies(
+        ConsoleSettings(proxies=("10.0.0.0/8",), proxy_secret_env="PROXY_SECRET", groups=(grant,))
+    )
+    sent = {
+        SECRET_HEADER: "s" * 16,
+        "x-forwarded-user": "\u00c4nne",
+        "x-forwarded-groups": "Pr\u00fcferinnen",
+    }
+    raw = [(name.encode(), value.encode(coding)) for name, value in sent.items()]
+    found = trusted.user("10.1.2.3", Headers(raw=raw))
+    assert found is not None
+    assert (found.name, found.roles) == ("\u00c4nne", {("reviewer", "*")})
+
+
 def test_a_proxy_is_believed_by_its_address_and_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXY_SECRET", "s" * 32)
     settings: Any = ConsoleSettings(

@@ -109,6 +109,17 @@ def test_another_person_approves_and_it_is_done_once(app: AppContext) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("typed", ["Ida", "IDA", "\uff49da", "ida"])
+def test_who_types_another_name_of_their_own_at_a_proxy_is_nobody_else(
+    app: AppContext, typed: str
+) -> None:
+    by_proxy = replace(IDA, authority="proxy")
+    request = ask_to_promote(app, by_proxy)
+    with pytest.raises(ConfigurationError, match="somebody else must approve it"):
+        four_eyes.accept(app, replace(by_proxy, name=typed), request.request_id, reason="good")
+    four_eyes.accept(app, replace(by_proxy, name="oda"), request.request_id, reason="good")
+
+
 def test_an_act_is_done_at_once_where_policy_wants_nobody_else(tmp_path: Path) -> None:
     app = AppContext(tmp_path, debug=False)
     given = {"kind": "model", "name": "shop", "version": candidate(app), "override": None}

@@ -13,7 +13,7 @@ from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, canonical_json
 from trajectory.dialects.agents import with_agent
 from trajectory.dialects.content_encoding import decode_body
-from trajectory.dialects.hints import common_hints
+from trajectory.dialects.hints import common_hints, with_people
 from trajectory.dialects.wire import UnreadableError, as_text, header
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback, HttpRequest, HttpResponse
 from trajectory.json_form import time_text
@@ -29,6 +29,8 @@ UNREPORTED = "unreported"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_LIMIT = 4000
 _LONGEST_SECONDS = 86_400
+_OF_THE_EXPORTER = frozenset({"baggage", "user-agent"})
+"""Headers that say who exports. All others hold for the spans: policy names those that take purposes away."""
 _NESTED = 64
 """How many spans around one are looked at for the agent's name."""
 
@@ -78,7 +80,7 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
             continue
         if facts.what is not None and not _is_empty(span, facts.what):
             call = _call(exchange, span, facts, hints, ahead)
-            calls.append(with_agent(replace(call, agent=agents.get(span.span_id))))
+            calls.append(with_agent(with_people(replace(call, agent=agents.get(span.span_id)))))
         feedback += [
             _feedback(exchange, span, facts, judgement, index)
             for index, judgement in enumerate(facts.judgements)
@@ -140,7 +142,7 @@ def _call(
             dispatch=ToolDispatch(
                 what.name, what.arguments, what.result, span.is_error, f"otlp:{service}"
             ),
-            end_user=facts.end_user,
+            also_named=facts.people,
             error=error,
             ext=ext if what.event is None else {**ext, "event": what.event},
         )
@@ -164,7 +166,7 @@ def _call(
         usage=what.usage,
         streamed=what.streamed,
         hints=named,
-        end_user=facts.end_user,
+        also_named=facts.people,
         error=error,
         ext=ext,
     )
@@ -199,7 +201,7 @@ def _exchange(exchange: Exchange, span: Span, said: JsonObject, ahead: int) -> E
     started = _moment(span.start - ahead) or exchange.started_at
     ended = max(_moment(span.end - ahead) or started, started)
     request = exchange.request
-    own = tuple(field for field in request.headers if field[0].startswith("x-headrace-"))
+    own = tuple(field for field in request.headers if field[0] not in _OF_THE_EXPORTER)
     status = span.attributes.get("http.response.status_code", 500 if span.is_error else 200)
     code = status if isinstance(status, int) else 200
     return replace(

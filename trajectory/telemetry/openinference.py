@@ -25,6 +25,7 @@ from trajectory.telemetry.span_content import (
     ToolFacts,
     nest,
     number,
+    people_of,
     structured,
     text_of,
 )
@@ -84,7 +85,7 @@ def read(span: Span) -> SpanFacts | None:
         conversation=text_of(attributes, SESSION),
         conversation_source=SESSION,
         agent_name=text_of(attributes, AGENT_NAME),
-        end_user=text_of(attributes, USER),
+        people=people_of(attributes, USER),
     )
 
 

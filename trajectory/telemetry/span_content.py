@@ -64,7 +64,8 @@ class SpanFacts:
     """Attribute that named it."""
     agent_name: str | None = None
     agent_version: str | None = None
-    end_user: str | None = field(default=None, repr=False)
+    people: tuple[str, ...] = field(default=(), repr=False)
+    """Ids of the end user, the strongest first."""
 
 
 def structured(value: JsonValue | None) -> JsonValue | None:
@@ -89,6 +90,13 @@ def text_of(attributes: JsonObject, *names: str) -> str | None:
     """Return the first attribute of these that is text."""
     found = next((text for name in names if (text := as_text(attributes.get(name)))), None)
     return None if found is None else clean_text(found)
+
+
+def people_of(attributes: JsonObject, *names: str) -> tuple[str, ...]:
+    """Return the ids that attributes of these names give of people."""
+    found = (attributes.get(name) for name in names)
+    said = (str(one) for one in found if isinstance(one, str | int) and not isinstance(one, bool))
+    return tuple(clean_text(one) for one in said if one.strip())
 
 
 def nest(attributes: JsonObject, prefix: str) -> JsonValue:

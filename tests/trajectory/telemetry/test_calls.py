@@ -322,6 +322,25 @@ def test_a_clock_that_is_ahead_does_not_bring_the_future() -> None:
     assert whole.exchange.exchange_id == calls[0].exchange.exchange_id
 
 
+def test_what_the_headers_of_an_export_say_of_people_and_consent_holds_for_its_spans() -> None:
+    said = {**CHAT, **FORMS[0].values[0], "user.id": "u-1", "enduser.id": "jo"}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find"}
+    body = {"resourceSpans": [{"scopeSpans": [{"spans": [span(1, said), span(2, tool)]}]}]}
+    headers = (
+        ("user-agent", "OTel-OTLP-Exporter-Python/1.30"),
+        ("content-type", "application/json"),
+        ("x-headrace-end-user", "kim"),
+        ("x-privacy-opt-out", "train"),
+        ("sec-gpc", "1"),
+    )
+    request = HttpRequest("POST", "/v1/traces", "", headers, json.dumps(body).encode())
+    (_, chat, dispatch), _ = read_export(exchange(b"", request=request))
+    assert (chat.end_user, {*chat.also_named}) == ("kim", {"u-1", "jo"})
+    assert (dispatch.end_user, dispatch.also_named) == ("kim", ())
+    for call in (chat, dispatch):  # policy says which headers take purposes away
+        assert call.exchange.request.headers == headers[1:]
+
+
 def test_the_time_to_the_first_chunk_is_kept() -> None:
     timed = {"gen_ai.request.stream": True, "gen_ai.response.time_to_first_chunk": 0.25}
     (call,), _ = read(span(1, {**CHAT, **FORMS[0].values[0], **timed}))

@@ -145,7 +145,10 @@ def _place(index: StateIndex, maker: Fingerprinter, item: Feedback) -> PlacedFee
     tenant = maker.short("tenant", item.client.tenant_id)
     if item.target_kind == "response":
         steps = index.by_response.get(maker.short("response", tenant, item.target_id))
-        step = max(steps, key=lambda step: (step.ended, step.step_id), default=None)
+        place = place_name(maker, item.client)
+        # Another application's may have the same id; who judges with a key of its own means any.
+        own = [step for step in steps if index.place_of(step) == place]
+        step = max(own or steps, key=lambda step: (step.ended, step.step_id), default=None)
         return _resolved(index, item, tenant, step)
     if item.target_kind == "step":
         # Clients know a step by its id here, or by the exchange's as ``x-headrace-step`` gives it.

@@ -216,6 +216,25 @@ def test_feedback_finds_its_step_also_batches_later() -> None:
     ]
 
 
+def test_feedback_on_a_response_stays_with_the_application_that_gives_it() -> None:
+    world = World()
+    other = replace(CLIENT, app_id="other", key_id="key-2")
+    judge = replace(CLIENT, app_id="judge", key_id="key-3")
+    own = world.chat([user("add")], said("3"), response_id="chatcmpl-7")
+    beside = world.chat([user("sing")], said("la"), response_id="chatcmpl-7", client=other)
+    found = Assembler(KEY).assemble(
+        [own, beside],
+        [world.feedback("response", "chatcmpl-7", client=one) for one in (CLIENT, other, judge)],
+    )
+    first, second = found.placed
+    # One who judges with a key of its own means the latest.
+    assert [one.step_id for one in found.feedback] == [
+        first.step_id,
+        second.step_id,
+        second.step_id,
+    ]
+
+
 def test_the_state_holds_no_content_and_forgets_what_rests() -> None:
     world = World()
     assembler = Assembler(KEY, AssemblerState(idle_seconds=5, max_trajectories=3))

@@ -12,7 +12,10 @@ from trajectory.exchange import Headers
 EVERY_SUBJECT = "*"
 """Stands in the registry for all subjects of a tenant."""
 CONVERSATION = "consent:conversation:"
-"""Begins the reason that names a purpose which a request of the conversation took away by header."""
+"""Begins the reason that names a purpose which a request lost for the whole conversation: by its headers, or with
+all others, since somebody whom it concerns took them back or was erased.
+"""
+_ERASED, _BY_SUBJECT = "consent:erased", "consent:withdrawn:subject:"
 _GPC = frozenset({"1", '"1"', "?1", "true"})
 """What `sec-gpc` says where it says anything; proxies merge and rewrite it."""
 
@@ -105,7 +108,7 @@ class ConsentVerdict:
     refusals: tuple[str, ...] = ()
     """What took the last purpose away, or that there was none."""
     withheld: frozenset[Purpose] = frozenset()
-    """What headers took away from the conversation, in this request or in earlier ones."""
+    """What this request or earlier ones lost for the whole conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ class ConsentRequest:
     captured_at: datetime | None = None
     """When the call was made, where an erasure that came after it has to be obeyed."""
     withheld: frozenset[Purpose] = frozenset()
-    """What headers of earlier requests took away from the conversation that the call carries."""
+    """What earlier requests lost for the conversation that the call carries."""
 
 
 def judge_consent(
@@ -140,12 +143,15 @@ def judge_consent(
     taking = [*_taken(spec, request, people, latest), *by_headers]
     taking += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in withheld]
     if _erased(lookup, request, people):
-        taking.append((set(Purpose), "consent:erased"))
+        taking.append((set(Purpose), _ERASED))
     for taken, reason in taking:
         if granted & taken:
             refusals.append(reason)
             granted -= taken
     reasons += refusals
+    if not granted:  # no row will name these people, and a tool's call may name nobody
+        by_people = (taken for taken, reason in taking if reason.startswith((_ERASED, _BY_SUBJECT)))
+        withheld = withheld.union(*by_people)
     # Written down whether or not it was granted: later steps that carry this one obey it.
     said = (CONVERSATION + purpose for purpose in Purpose if purpose in withheld)
     reasons += [reason for reason in said if reason not in refusals]

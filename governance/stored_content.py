@@ -70,7 +70,7 @@ class KnownContent(Protocol):
         ...
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
-        """Return the purposes that headers took away from these trajectories, by trajectory."""
+        """Return the purposes that these trajectories lost for their later calls, by trajectory."""
         ...
 
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:

@@ -75,7 +75,7 @@ class Admissions:
     def admit(self, placed: Sequence[PlacedCall]) -> AdmittedBatch[AdmittedCall]:
         """Admit calls before anybody looks at their content.
 
-        What a header takes away from a conversation stays away from its later calls.
+        What a conversation loses, by a header or with a person in it, stays away from its later calls.
         """
         result = AdmittedBatch[AdmittedCall]([], [])
         withheld = self._withheld_before(placed)
@@ -90,8 +90,13 @@ class Admissions:
     def admit_again(self, calls: Sequence[RedactedCall]) -> AdmittedBatch[RedactedCall]:
         """Ask again with the people and classes of data that redaction found in the calls."""
         result = AdmittedBatch[RedactedCall]([], [])
+        withheld: dict[tuple[str, str], frozenset[Purpose]] = {}
         for one in calls:
-            _sort(result, self._admit_again(one))
+            conversation = (one.tenant_id, one.placed.trajectory_id)
+            answer = self._admit_again(one, withheld.get(conversation, frozenset()))
+            if answer.admission is not None:
+                withheld[conversation] = answer.admission.consent.withheld
+            _sort(result, answer)
         return result
 
     def _unplaced(self, call: Call) -> EndedCall:
@@ -128,10 +133,13 @@ class Admissions:
             withheld=withheld,
         )
 
-    def _admit_again(self, one: RedactedCall) -> RedactedCall | EndedCall:
-        if not one.clean.findings:
+    def _admit_again(
+        self, one: RedactedCall, withheld: frozenset[Purpose]
+    ) -> RedactedCall | EndedCall:
+        if not one.clean.findings and withheld <= one.admission.consent.withheld:
             return one  # nothing was found, so the question is the one that was answered already
         try:
+            one = replace(one, withheld=one.withheld | withheld)
             judged = self._with_findings(one)
         except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
             return held(one, "policy", [failed(error)])
@@ -169,7 +177,7 @@ class Admissions:
             end_user: keyed pseudonym of the person who used the application.
             subjects: keyed pseudonyms of people that the content names.
             classes: classes of what redaction found.
-            withheld: what headers of earlier requests took away from the conversation.
+            withheld: what earlier requests lost for the conversation.
         """
         facts = facts_of(call, classes)
         retention = judge_retention(self._bundle.retention.spec, facts, call.exchange.started_at)
@@ -202,7 +210,7 @@ class Admissions:
     def _withheld_before(
         self, calls: Sequence[PlacedCall]
     ) -> dict[tuple[str, str], frozenset[Purpose]]:
-        """Return what headers took away from the conversations of these calls before this batch."""
+        """Return what the conversations of these calls lost before this batch."""
         asked: dict[str, set[str]] = defaultdict(set)
         for one in calls:
             asked[one.call.exchange.client.tenant_id].add(one.trajectory_id)

@@ -41,7 +41,7 @@ class AdmittedCall:
     named: tuple[str, ...]
     """Keyed pseudonyms of other people, or other ids, that the request names."""
     withheld: frozenset[Purpose]
-    """What headers of earlier requests took away from the conversation."""
+    """What earlier requests lost for the whole conversation."""
 
     @property
     def tenant_id(self) -> str:
@@ -74,6 +74,8 @@ class EndedCall:
     """None: the call ended before policy was asked, so there is no decision on it."""
     stage: str = ""
     """What held it back: read, policy, redact or quality; for quarantine only."""
+    subjects: tuple[str, ...] = ()
+    """Keyed pseudonyms of the people concerned; for quarantine only, which keeps the content."""
     repeats: str | None = None
     """The step that says the same: what hangs on this call hangs on that one."""
     near_to: str | None = None
@@ -105,7 +107,14 @@ def held(one: AdmittedCall, stage: str, reasons: Iterable[str]) -> EndedCall:
         reasons=tuple(reasons),
         admission=one.admission,
         stage=stage,
+        subjects=_people_in(one),
     )
+
+
+def _people_in(one: AdmittedCall) -> tuple[str, ...]:
+    """Return everybody whom a call concerns, as far as it was looked into."""
+    found = found_in(one.clean, one.clean.context).subjects if isinstance(one, RedactedCall) else ()
+    return (*([one.end_user] if one.end_user else []), *one.named, *found)
 
 
 def left_out(call: Call, placed: PlacedCall | None, admission: Admission) -> EndedCall:

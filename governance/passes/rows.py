@@ -198,7 +198,9 @@ class RowWriter:
         match one.disposition:
             case Disposition.QUARANTINED:
                 reasons = (*reasons, *one.reasons)
-                return self._decision(one.placed, one.admission, Decision.QUARANTINE, reasons)
+                return self._decision(
+                    one.placed, one.admission, Decision.QUARANTINE, reasons, subjects=one.subjects
+                )
             case Disposition.LEFT_OUT:
                 return self._decision(one.placed, one.admission, Decision.DROP, reasons)
         reasons = (*reasons, *one.reasons)

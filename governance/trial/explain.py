@@ -40,7 +40,7 @@ _PREFIXES = {
     "consent:limit:": "taken away by limit {0}",
     "consent:withdrawn:subject:": "a person in the call withdrew {0}",
     "consent:withdrawn:tenant:": "the tenant withdrew {0}",
-    "consent:conversation:": "a header took {0} away from the conversation",
+    "consent:conversation:": "a header, or somebody whom it concerns, took {0} away from the conversation",
     "consent:subject-unknown:": "no grant of the end user for {0}",
     "capture:": "capture rule {0} applies",
     "dedup:same-as:": "the better step is {0}",

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from governance.consent import ConsentEntry, MemoryConsents
 from governance.executor import RedactionAnswer, RedactionRequest
+from governance.quality import StepFacts
 from governance.records import GovernedBatch
 from governance.redact.pseudonym import subject_id, subject_ids
 from governance.stored_content import MemoryKnownContent
@@ -460,6 +462,51 @@ def test_who_was_erased_meanwhile_is_left_out_unless_a_legal_hold_keeps_the_call
     policy = bundle(tmp_path, retention=f"{{classes: {{a: 9}}, default: a, legal_holds: {hold}}}")
     batch = governor(policy, consents=erased).judge(work)
     assert set(dispositions(batch).values()) == {"stored"}
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("told", ["by the request", "in the text"])
+@pytest.mark.parametrize("asked", ["withdrawn", "erased"])
+def test_where_a_person_may_not_be_kept_calls_of_the_conversation_that_name_nobody_are_not_either(
+    asked: str, told: str, batches: int
+) -> None:
+    jo = subject_id(KEY, "acme", "jo@corp.io")
+    consents = MemoryConsents(erasures={("acme", jo): NOW} if asked == "erased" else None)
+    for purpose in ALL_PURPOSES if asked == "withdrawn" else ():
+        consents.add(ConsentEntry("acme", jo, purpose, granted=False, recorded_at=T0))
+    dispatch = ToolDispatch("refund", {"order": "7"}, {"sent": "zebras"}, False, "http://t:1/mcp")
+    tool: dict[str, Any] = {"output": None, "kind": CallKind.TOOL, "dispatch": dispatch}
+    named: dict[str, Any] = {"end_user": "jo@corp.io"} if told == "by the request" else {}
+    first = placed(call(1, [user("refund me, jo@corp.io")], "asked", **named))
+    second = placed(
+        call(2, context=(), dialect="mcp", **tool), parent_step_id="step1", step_index=1
+    )
+    beside = placed(call(3, [user("hello")]), trajectory="t2")
+    known = MemoryKnownContent()
+    whole, found = [first, second, beside], dict[str, str]()
+    for part in [whole] if batches == 1 else [[one] for one in whole]:
+        batch = governor(consents=consents, known=known).judge(assembly(*part))
+        known.add(batch)
+        found |= dispositions(batch)
+        assert "zebras" not in text_of(batch)
+    assert found == {"step1": "left_out", "step2": "left_out", "step3": "stored"}
+
+
+class RefusingGate:
+    """A gate that lets nothing through."""
+
+    def failures(self, facts: Sequence[StepFacts]) -> dict[str, tuple[str, ...]]:
+        return {one.step_id: ("too-short",) for one in facts}
+
+
+def test_who_takes_part_in_a_call_that_is_held_back_is_found_by_an_erasure() -> None:
+    bad = placed(call(1, [user("BOOM")], end_user="jo@corp.io", also_named=("42",)))
+    doubtful = placed(call(2, [user("ask ann@corp.io")]), trajectory="t2")
+    batch = governor(gate=RefusingGate()).judge(assembly(bad, doubtful))
+    assert dispositions(batch) == {"step1": "quarantined", "step2": "quarantined"}
+    subjects = {row.step_id: {*row.subjects} for row in batch.governance}
+    assert subjects["step1"] >= {subject_id(KEY, "acme", one) for one in ("jo@corp.io", "42")}
+    assert subject_id(KEY, "acme", "ann@corp.io") in subjects["step2"]
 
 
 def test_feedback_that_is_left_out_leaves_the_step_as_it_was() -> None:

@@ -247,12 +247,14 @@ class InFlight:
             self.fields = with_header(self.fields, name, value)
 
     def _record(self, recording: CaptureFactory, level: Level, note: str) -> None:
-        self.capture = None
+        capture, self.capture = self.capture, None
         try:
             admitted = self._with_end_user(self.admitted)
-            capture = recording.begin(
-                admitted, self.method, level, note, self._artifacts, self._subjects
-            )
+            said = admitted, self.method, self._artifacts, self._subjects
+            if capture is None:
+                capture = recording.begin(*said, level, note)
+            else:
+                recording.tell(capture, *said)
         except Exception as error:
             recording.recorder.fault(error)
             if self.plan.mandatory:
@@ -272,8 +274,7 @@ class InFlight:
 
     def _asks(self) -> str | None:
         """Return the dialect in whose body token ids are asked for now; told from the request's head."""
-        lower = [(name.lower(), value) for name, value in self.fields]
-        dialect = token_dialect(self.method, self.path, lower)
+        dialect = token_dialect(self.method, self.path, self.fields)
         return dialect if dialect is not None and self.plan.asks_tokens(dialect) else None
 
     def _prepare_to_ask(self) -> None:

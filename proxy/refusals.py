@@ -104,7 +104,7 @@ class Refusals:
             origin,
             fields,
         )
-        capture = recording.begin(admitted, method, Level.METADATA, "refused")
+        capture = recording.begin(admitted, method, (), None, Level.METADATA, "refused")
         capture.response_head(reply.status, reply.headers)
         capture.end(ExchangeOutcome.REFUSED)
 

@@ -8,12 +8,13 @@ from functools import lru_cache
 from math import log
 from typing import NamedTuple
 
-from proxy.artifacts.bodies import ModelBody, OfferedTools, dumped
+from proxy.artifacts.bodies import ModelBody, OfferedTools
+from proxy.artifacts.placed_json import dumped
+from proxy.artifacts.system_prompt import SystemPrompt
 from trajectory.artifact import (
     MARK,
     ArtifactSpec,
     HarnessContent,
-    MemoryContent,
     SkillContent,
 )
 from trajectory.json_patch import PatchTestError, apply_patch
@@ -38,8 +39,8 @@ class Addition(NamedTuple):
     """What one artefact added to one request."""
 
     tokens: int
-    facts: tuple[str, ...] = ()
-    """Ids of the facts that were shown."""
+    label: str
+    """``name@version``, with ``=id+id`` behind it where facts were shown."""
 
 
 def tokens_of(length: int) -> int:
@@ -61,19 +62,33 @@ class FactIndex:
             for word, count in words.items():
                 rare = log(1 + (len(documents) - holding[word] + 0.5) / (holding[word] + 0.5))
                 self._weights[word].append((at, rare * count * (_K1 + 1) / (count + norm)))
-        self.ranked = lru_cache(maxsize=256)(self._ranked)
-        """A conversation's calls mostly share their words with the same facts."""
 
-    def best(self, said: Iterable[frozenset[str]], most: int) -> tuple[int, ...]:
-        """Return the places of the facts that share a word with what was said, the best first."""
-        return self.ranked(self.vocabulary.intersection(*[frozenset().union(*said)]))[:most]
+    def shared(self, said: Iterable[frozenset[str]]) -> frozenset[str]:
+        """Return the words that were said and are those of a fact."""
+        return self.vocabulary.intersection(frozenset().union(*said))
 
-    def _ranked(self, words: frozenset[str]) -> tuple[int, ...]:
+    def ranked(self, shared: frozenset[str]) -> list[int]:
+        """Return the places of the facts that have one of the shared words, the best first."""
         scores: dict[int, float] = defaultdict(float)
-        for word in sorted(words):
+        for word in sorted(shared):
             for at, weight in self._weights[word]:
                 scores[at] += weight
-        return tuple(sorted(scores, key=lambda at: (-scores[at], at)))
+        return sorted(scores, key=lambda at: (-scores[at], at))
+
+
+class Reminder(NamedTuple):
+    """A block of facts."""
+
+    block: str
+    """As JSON, without its quotes."""
+    addition: Addition
+
+
+class EditedPrompt(NamedTuple):
+    """The system prompt of a request after an edit."""
+
+    prompt: SystemPrompt
+    tokens: int
 
 
 class Redefinition(NamedTuple):
@@ -101,6 +116,11 @@ class PreparedArtifact:
         self._length = len(block.encode())
         self._block = _escaped(block)
         self._facts_end = len(self._block) - len(_escaped(f"\n</{MARK}>"))
+        self._appended = Addition(_cost(self._length), label)
+        self._reminder = lru_cache(maxsize=256)(self._make_reminder)
+        """A conversation's calls mostly share their words with the same facts."""
+        self._edited = lru_cache(maxsize=64)(self._make_edited)
+        """A conversation's calls mostly have the same prompt, and the same tools."""
         self._redefined = lru_cache(maxsize=64)(self._redefine)
 
     def apply(self, body: ModelBody, agent: str | None, room: int) -> Addition | None:
@@ -119,59 +139,80 @@ class PreparedArtifact:
         if spec.harness is not None:
             return self._edit(spec.harness, body, agent, room)
         if spec.memory is not None:
-            return self._remind(spec.memory, body, room)
+            return self._remind(body, room)
         if spec.skill is not None:
             return self._show(spec.skill, body, room)
         return self._define(body, room)
 
     def _append(self, body: ModelBody, room: int) -> Addition:
-        cost = _cost(self._length)
-        if cost > room:
+        if self._appended.tokens > room:
             raise NoRoomError
         body.append(self._block)
-        return Addition(cost)
+        return self._appended
 
     def _edit(
         self, edit: HarnessContent, body: ModelBody, agent: str | None, room: int
     ) -> Addition | None:
         if edit.agent is not None and edit.agent != agent:
             return None
-        if edit.prompt_holds is not None and edit.prompt_holds not in body.system:
+        if edit.prompt_holds is not None and edit.prompt_holds not in body.prompt.text:
             return None
         if edit.append is not None:
             return self._append(body, room)
+        found = self._edited(body.prompt)
+        if found is None:
+            return None
+        if found.tokens > room:
+            raise NoRoomError
+        body.prompt = found.prompt
+        return Addition(found.tokens, self.label)
+
+    def _make_edited(self, prompt: SystemPrompt) -> EditedPrompt | None:
+        edit = self.spec.harness
+        assert edit is not None  # noqa: S101 - for the type checker
         assert edit.replace is not None  # noqa: S101 - the document has one of both
         old, new = edit.replace.old, edit.replace.new
-        cost = tokens_of(len(new.encode()) - len(old.encode()))
-        if old not in body.system:
+        edited = prompt.replace(old, new)
+        if edited is None:
             return None
-        if cost > room:
-            raise NoRoomError
-        return Addition(cost) if body.replace(old, new) else None
+        return EditedPrompt(edited, tokens_of(len(new.encode()) - len(old.encode())))
 
-    def _remind(self, memory: MemoryContent, body: ModelBody, room: int) -> Addition | None:
-        best = self._index.best([one.words for one in body.said.texts], memory.best)
-        if not best:
+    def _remind(self, body: ModelBody, room: int) -> Addition | None:
+        shared = self._index.shared([one.words for one in body.said.texts])
+        if not shared:
             return None
-        length, chosen, most = self._length, 0, (room - 1) * _BYTES_PER_TOKEN
-        for at in best:
+        found = self._reminder(shared, room)
+        if found is None:
+            raise NoRoomError
+        body.append(found.block)
+        return found.addition
+
+    def _make_reminder(self, shared: frozenset[str], room: int) -> Reminder | None:
+        """Return the facts that fit best; None where there is no room for any."""
+        memory = self.spec.memory
+        assert memory is not None  # noqa: S101 - for the type checker
+        length, chosen, most = self._length, [], (room - 1) * _BYTES_PER_TOKEN
+        for at in self._index.ranked(shared)[: memory.best]:
             if length + self._lengths[at] > most:
                 break
             length += self._lengths[at]
-            chosen += 1
+            chosen.append(at)
         if not chosen:
-            raise NoRoomError
-        lines = "".join([self._lines[at] for at in best[:chosen]])
-        body.append(self._block[: self._facts_end] + lines + self._block[self._facts_end :])
-        return Addition(_cost(length), tuple([memory.facts[at].id for at in best[:chosen]]))
+            return None
+        lines = "".join([self._lines[at] for at in chosen])
+        block = self._block[: self._facts_end] + lines + self._block[self._facts_end :]
+        ids = "+".join([memory.facts[at].id for at in chosen])
+        return Reminder(block, Addition(_cost(length), f"{self.label}={ids}"))
 
     def _show(self, skill: SkillContent, body: ModelBody, room: int) -> Addition | None:
         needed = skill.trigger.tools
         if needed and body.offered.definitions.keys().isdisjoint(needed):
             return None
-        if not any(phrase in one.text for one in body.said.texts for phrase in self._phrases):
-            return None
-        return self._append(body, room)
+        for phrase in self._phrases:
+            for one in body.said.texts:
+                if phrase in one.text:
+                    return self._append(body, room)
+        return None
 
     def _define(self, body: ModelBody, room: int) -> Addition | None:
         found = self._redefined(body.offered)
@@ -180,7 +221,7 @@ class PreparedArtifact:
         if found.tokens > room:
             raise NoRoomError
         body.offered = found.tools
-        return Addition(found.tokens)
+        return Addition(found.tokens, self.label)
 
     def _redefine(self, offered: OfferedTools) -> Redefinition | None:
         tools = self.spec.tools

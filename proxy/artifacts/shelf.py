@@ -43,6 +43,8 @@ class Shelf:
             name: ((), {}) for name in names
         }
         self._shares: dict[str, float | None] = {}
+        self._serving: dict[str, tuple[DrawnArtifact, PreparedArtifact | None]] = {}
+        """What is live of each, and the canary on trial."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -54,8 +56,12 @@ class Shelf:
             if stamp == seen and before:
                 continue
             found = {place: _prepared(home, version) for place, version in versions.items()}
-            self._found[name] = stamp, found or {"live": "missing"}
-            told = {place: _named(one) for place, one in self._found[name][1].items()}
+            found = found or {"live": "missing"}
+            self._found[name] = stamp, found
+            canary = found.get("canary")
+            live = DrawnArtifact(found.get("live", ABSENT), None)
+            self._serving[name] = live, canary if isinstance(canary, PreparedArtifact) else None
+            told = {place: _named(one) for place, one in found.items()}
             _log.info("artefact %s: %s", name, told)
 
     def live(self) -> list[PreparedArtifact]:
@@ -67,18 +73,13 @@ class Shelf:
         self, name: str, session: bytes | None, share: float, tenant: str
     ) -> "DrawnArtifact":
         """Return the version for a session: of a canary a share of them is given."""
-        places = self._found[name][1]
-        canary, live = places.get("canary"), places.get("live", ABSENT)
-        if (
-            not isinstance(canary, PreparedArtifact)
-            or canary.tenant not in (None, tenant)
-            or session is None
-        ):
-            return DrawnArtifact(live, None)
+        live, canary = self._serving[name]
+        if canary is None or session is None or canary.tenant not in (None, tenant):
+            return live
         own = self._shares[name]
         if lot(session, canary.label) < (share if own is None else own):
             return DrawnArtifact(canary, f"{ARM}{canary.label} canary")
-        return DrawnArtifact(live, f"{ARM}{canary.label} control")
+        return DrawnArtifact(live.one, f"{ARM}{canary.label} control")
 
 
 class DrawnArtifact(NamedTuple):
@@ -172,7 +173,7 @@ class RouteArtifacts:
         bare = path.partition(b"?")[0]
         for body in BODIES:
             if bare.endswith(body.path):
-                if plain_json(method, [(name.lower(), value) for name, value in fields]):
+                if plain_json(method, fields):
                     return body
                 self._count(counters, "-", "unreadable")
         return None
@@ -189,10 +190,11 @@ class RouteArtifacts:
     ) -> AppliedArtifacts | None:
         """Return a request as it goes upstream; None where it goes as its client wrote it."""
         began, spent = time.perf_counter(), time.thread_time()
-        chosen = [self._shelf.choose(name, session, self._canary, tenant) for name in self._names]
         able, arms = [], []
-        for name, (one, arm) in zip(self._names, chosen, strict=True):
-            arms += [arm] if arm else []
+        for name in self._names:
+            one, arm = self._shelf.choose(name, session, self._canary, tenant)
+            if arm is not None:
+                arms.append(arm)
             if isinstance(one, str):
                 self._count(counters, name, one)
             elif one.tenant in (None, tenant):
@@ -226,7 +228,7 @@ class RouteArtifacts:
                 return unchanged
             if added is not None:
                 room -= added.tokens
-                labels.append("=".join([one.label, "+".join(added.facts)]).rstrip("="))
+                labels.append(added.label)
                 applied.append(name)
         if not labels:
             return unchanged

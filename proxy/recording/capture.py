@@ -123,6 +123,10 @@ class Capture:
             self._head = self._head(self.exchange, self._started)
         return self._head
 
+    def begin_with(self, head: Head) -> None:
+        """Take another head, before anything has passed."""
+        self._head = head
+
     def prepare(self) -> None:
         """Make the head's record at once: where a call must be recorded, a fault must show now."""
         _ = self.head

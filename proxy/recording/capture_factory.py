@@ -23,31 +23,39 @@ class CaptureFactory:
         self,
         admitted: AdmittedRequest,
         method: bytes,
+        artifacts: tuple[str, ...],
+        subjects: tuple[str, ...] | None,
         level: Level,
         note: str,
-        artifacts: tuple[str, ...] = (),
-        subjects: tuple[str, ...] | None = None,
     ) -> Capture:
         """Return what records this exchange; nothing is written yet.
 
         Args:
             admitted: the request.
             method: of the request.
-            level: how much is recorded.
-            note: why that is not everything.
             artifacts: what was added to the request.
             subjects: whom its surrogates name; None where it has none.
+            level: how much is recorded.
+            note: why that is not everything.
         """
-        capture = Capture(
-            self.recorder,
-            partial(self._head, admitted, method, artifacts, subjects),
-            level,
-            note,
-            admitted.plan,
-        )
+        head = partial(self._head, admitted, method, artifacts, subjects)
+        capture = Capture(self.recorder, head, level, note, admitted.plan)
         if admitted.plan.mandatory:
             capture.prepare()
         return capture
+
+    def tell(
+        self,
+        capture: Capture,
+        admitted: AdmittedRequest,
+        method: bytes,
+        artifacts: tuple[str, ...],
+        subjects: tuple[str, ...] | None,
+    ) -> None:
+        """Have a capture say what became of its request since; nothing of it is written yet."""
+        capture.begin_with(partial(self._head, admitted, method, artifacts, subjects))
+        if admitted.plan.mandatory:
+            capture.prepare()
 
     def again(
         self,

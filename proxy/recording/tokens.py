@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.clients.credentials import RawFields
+from proxy.heads import value_of
 from proxy.request_json import parsed
 
 TOKEN_PATHS = {
@@ -35,7 +37,7 @@ class AddedFields:
     dialect: str = "openai.chat"
 
 
-def token_dialect(method: bytes, path: bytes, headers: list[tuple[bytes, bytes]]) -> str | None:
+def token_dialect(method: bytes, path: bytes, headers: RawFields) -> str | None:
     """Return the dialect of a request that token ids can be asked for in: plain JSON of known length."""
     path = path.partition(b"?")[0]
     found = next((name for name, end in TOKEN_PATHS.items() if path.endswith(end)), None)
@@ -44,17 +46,16 @@ def token_dialect(method: bytes, path: bytes, headers: list[tuple[bytes, bytes]]
     return found if plain_json(method, headers) else None
 
 
-def plain_json(method: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+def plain_json(method: bytes, headers: RawFields) -> bool:
     """Tell from a request's head whether its body is plain JSON of a known length."""
     if method != b"POST":
         return False
-    values = dict(headers)
-    length = values.get(b"content-length", b"")
+    length = value_of(headers, b"content-length") or b""
     return (
-        b"content-encoding" not in values
-        and values.get(b"content-type", b"").startswith(b"application/json")
-        and length.isdigit()
+        length.isdigit()
         and int(length) <= MAX_BODY_BYTES
+        and (value_of(headers, b"content-type") or b"").startswith(b"application/json")
+        and value_of(headers, b"content-encoding") is None
     )
 
 

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from proxy.clients.credentials import RawFields
 from proxy.config import CredentialSource, Route, UpstreamChoice
 from proxy.recording.tokens import plain_json
 from proxy.request_json import parsed
@@ -261,9 +262,9 @@ def _read(value: Any) -> dict[str, _Versions]:
         raise ValueError(f"not a publication: {type(error).__name__}") from None
 
 
-def can_name(method: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def can_name(method: bytes, headers: RawFields) -> bool:
     """Tell from a request's head whether the version can be named in its body."""
-    return plain_json(method, [(name.lower(), value) for name, value in headers])
+    return plain_json(method, headers)
 
 
 def with_model(body: bytes, label: str) -> bytes:

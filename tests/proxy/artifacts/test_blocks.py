@@ -20,8 +20,8 @@ from proxy.artifacts.bodies import (
     MessagesBody,
     ModelBody,
     ResponsesBody,
-    words_of,
 )
+from proxy.artifacts.said_texts import words_of
 from trajectory.artifact import ArtifactSpec
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
@@ -88,7 +88,7 @@ def size(body: ModelBody) -> int:
     """Return the bytes of everything that artefacts may change."""
     sent = type(body)(body.sent())
     tools = json.dumps(sent.tools.definitions, separators=(",", ":"), ensure_ascii=False).encode()
-    return len(sent.system.encode()) + len(tools)
+    return len(sent.prompt.text.encode()) + len(tools)
 
 
 @settings(deadline=None)
@@ -130,7 +130,7 @@ def test_a_description_of_other_letters_is_no_room_for_more() -> None:
 
 
 def best(index: FactIndex, said: str, most: int) -> list[int]:
-    return [*index.best([words_of(said)], most)]
+    return index.ranked(index.shared([words_of(said.casefold())]))[:most]
 
 
 def test_facts_are_found_by_what_is_rare() -> None:
@@ -153,7 +153,7 @@ def test_a_template_is_replaced_only_where_it_stands_and_only_for_its_agent() ->
     assert prepared(harness=edit).apply(body, "other", 100) is None
     assert prepared(harness=edit).apply(chat("You help."), "shop", 100) is None
     assert prepared(harness=edit).apply(body, "shop", 100) is not None
-    assert body.system == "You help.\nBe brief."
+    assert body.prompt.text == "You help.\nBe brief."
 
 
 def test_a_block_is_added_only_to_the_prompt_that_holds_a_text() -> None:
@@ -162,7 +162,7 @@ def test_a_block_is_added_only_to_the_prompt_that_holds_a_text() -> None:
     body = chat()
     assert one.apply(body, None, 100) is not None
     sent = ChatBody(body.sent())
-    assert sent.system.startswith("You help.\nBe polite.\n\n<headrace-artifact")
+    assert sent.prompt.text.startswith("You help.\nBe polite.\n\n<headrace-artifact")
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from proxy.artifacts.blocks import PreparedArtifact
 from proxy.artifacts.bodies import (
     BODIES,
-    SAID_CHARACTERS,
     ChatBody,
     Conversations,
     MessagesBody,
     ModelBody,
     ResponsesBody,
 )
+from proxy.artifacts.said_texts import SAID_CHARACTERS
 from trajectory.artifact import ArtifactSpec
 
 BLOCK = "Be brief."
@@ -114,7 +114,7 @@ def test_a_block_stands_behind_the_prompt_and_all_else_is_the_clients(
     body = dialect(texts[-1])
     body.append(BLOCK)
     sent = body.sent()
-    assert dialect(sent).system.endswith(BLOCK)
+    assert dialect(sent).prompt.text.endswith(BLOCK)
     assert dialect(sent).said.length == body.said.length
     value, after = json.loads(texts[-1]), json.loads(sent)
     prompt = {ChatBody: "messages", ResponsesBody: "instructions", MessagesBody: "system"}[dialect]

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, people_of
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence
 from train.inspection.claims import Claim, claim, sentences
-from train.inspection.evidence import AgentSession, SessionTurn
+from train.inspection.evidence import AgentSession, SessionTurn, people_of
 from train.inspection.texts import is_about_one, objections
 from trajectory.artifact import ArtifactSurface
 from trajectory.assembly.signals import clues_of_message

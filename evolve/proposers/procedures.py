@@ -4,9 +4,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, people_of
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence
 from train.inspection.claims import order_of_work
-from train.inspection.evidence import AgentSession
+from train.inspection.evidence import AgentSession, people_of
 from trajectory.artifact import ArtifactSurface
 
 _SESSIONS = 3

@@ -58,8 +58,3 @@ class Proposer(Protocol):
 
     def propose(self, evidence: TenantEvidence, bounds: ProposalBounds) -> Iterable[ArtifactDraft]:
         """Return candidates; the same evidence gives the same ones."""
-
-
-def people_of(sessions: Iterable[AgentSession]) -> int:
-    """Return how many people sessions concern."""
-    return len({(sorted(one.people) or [one.trajectory_id])[0] for one in sessions})

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, people_of
-from train.inspection.evidence import AgentSession, Definition, ToolUse
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence
+from train.inspection.evidence import AgentSession, Definition, ToolUse, people_of
 from trajectory.artifact import ArtifactSurface
 from trajectory.canonical import canonical_json
 

@@ -45,6 +45,8 @@ class Script:
     number: int
     turns: Sequence[str | tuple[str, dict[str, Any], str]]
     person: str | None = None
+    mentioned: tuple[str, ...] = ()
+    """Whom its first step names beside that person, or as whom it knows the same one, too."""
     success: float | None = 1.0
     tenant: str = "acme"
     purposes: tuple[str, ...] = ("evolve",)
@@ -112,7 +114,13 @@ def _batch(script: Script) -> GovernedBatch:
             replace(exchange, exchange_id=step.exchange_id, step_id=step.step_id) for step in steps
         ),
         governance=tuple(
-            replace(first, step_id=step.step_id, started_at=step.started_at) for step in steps
+            replace(
+                first,
+                step_id=step.step_id,
+                started_at=step.started_at,
+                subjects=first.subjects if at else (*first.subjects, *script.mentioned),
+            )
+            for at, step in enumerate(steps)
         ),
         messages=tuple(
             StoredMessage(

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from train.inspection.evidence import AgentSession, AgentSetup, ToolUse
+from train.inspection.evidence import AgentSession, AgentSetup, ToolUse, people_of
 from train.inspection.texts import is_about_one, visible
 from trajectory.artifact import RememberedFact, SkillContent
 
@@ -131,8 +131,7 @@ def fact_objections(
             )
         elif not supporting:
             yield "unsupported", "no person and no owner says it in the steps of its evidence"
-    people = {person for session in supporting for person in session.people}
-    if len(people) < 2 and is_about_one(fact.text):
+    if people_of(supporting) < 2 and is_about_one(fact.text):
         yield "one_person", "tells of one person, or holds a number that only one can have"
 
 

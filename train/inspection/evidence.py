@@ -30,19 +30,19 @@ _FAILED = ("error", "traceback", "exception", "invalid", "validation")
 
 _SESSIONS = """
 WITH allowed AS (
-    SELECT tenant_id, trajectory_id, step_id, started_at, success, subjects,
+    SELECT tenant_id, trajectory_id, step_id, started_at, kind, success, subjects,
            list_transform(tool_calls, lambda c: c.name) AS called
     FROM eligible_steps WHERE tenant_id = $tenant AND list_contains(purposes, $purpose)
     AND role_in_graph NOT IN ('shadow', 'discarded')
 ), chosen AS (
     SELECT trajectory_id, max(started_at) AS newest, bool_or(success) AS success,
-           list_sort(list_distinct(flatten(list(subjects)))) AS people
+           list(subjects ORDER BY started_at, step_id) FILTER (kind = 'model') AS named
     FROM allowed GROUP BY trajectory_id
     HAVING ($steps::VARCHAR[] IS NULL OR list_has_any(list(step_id), $steps::VARCHAR[]))
     AND ($tools::VARCHAR[] IS NULL OR list_has_any(flatten(list(called)), $tools::VARCHAR[]))
     ORDER BY newest DESC, trajectory_id LIMIT $most
 )
-SELECT c.trajectory_id, h.newest, h.success, h.people, c.step_id, c.message_id, c.role, c.name, c.parts
+SELECT c.trajectory_id, h.newest, h.success, h.named, c.step_id, c.message_id, c.role, c.name, c.parts
 FROM conversation c
 JOIN chosen h USING (trajectory_id)
 JOIN allowed a USING (tenant_id, trajectory_id, step_id)
@@ -88,8 +88,8 @@ class AgentSession:
     """What happened in one trajectory, in order."""
 
     trajectory_id: str
-    people: frozenset[str]
-    """Keyed pseudonyms of the people whom it concerns."""
+    person: str
+    """Keyed pseudonym of who used the application; the session's own id where nobody knows."""
     success: bool | None
     turns: tuple[SessionTurn, ...]
 
@@ -158,8 +158,26 @@ def _session(rows: Sequence[Mapping[str, Any]]) -> AgentSession:
     }
     turns = [turn for step_id, message in said for turn in _turns(step_id, message, answers)]
     first = rows[0]
-    people = frozenset(first["people"] or ())
-    return AgentSession(first["trajectory_id"], people, first["success"], tuple(turns))
+    person = _user_in(first["named"] or ()) or first["trajectory_id"]
+    return AgentSession(first["trajectory_id"], person, first["success"], tuple(turns))
+
+
+def _user_in(named: Sequence[Sequence[str]]) -> str | None:
+    """Return who uses an application, from whom each model call concerns.
+
+    Such a person stands first, in each call that concerns anybody. Whom the texts name as well, and other names
+    of the same person, may come and go.
+    """
+    told = [people for people in named if people]
+    if not told:
+        return None
+    user = next((one for one in told[0] if all(one in people for people in told)), None)
+    return user or min({one for people in told for one in people})
+
+
+def people_of(sessions: Iterable[AgentSession]) -> int:
+    """Return how many people had sessions; one of nobody known counts as one."""
+    return len({one.person for one in sessions})
 
 
 def _turns(

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, people_of
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence
+from train.inspection.evidence import people_of
 
 
 class HouseWords:

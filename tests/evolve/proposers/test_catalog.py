@@ -60,6 +60,13 @@ def test_what_two_people_correct_becomes_a_fact_with_its_steps(tmp_path: Path) -
             [correction(n, THREE_YEARS, person="b2:subject-1") for n in (0, 1)], id="twice the same"
         ),
         pytest.param(
+            [
+                correction(0, THREE_YEARS, person="b2:subject-1"),
+                correction(1, THREE_YEARS, person="b2:subject-1", mentioned=("b2:a-colleague",)),
+            ],
+            id="twice the same, who names somebody once",
+        ),
+        pytest.param(
             [correction(n, THREE_YEARS, success=0.0) for n in (0, 1)], id="it did not end well"
         ),
         pytest.param(
@@ -98,11 +105,16 @@ def test_no_fact_is_drawn(tmp_path: Path, scripts: list[Script]) -> None:
 )
 def test_a_person_who_writes_without_end_stops_no_night(said: str) -> None:
     turns = [SessionTurn("person", f"s{at}", said) for at in range(4)]
-    session = AgentSession("t1", frozenset({"b2:1"}), True, tuple(turns))
+    session = AgentSession("t1", "b2:1", True, tuple(turns))
     evidence = TenantEvidence([session], AgentSetup())
     start = time.process_time()
     list(Corrections().propose(evidence, ProposalBounds()))
     assert time.process_time() - start < 5  # takes tenths; before, hours
+
+
+def test_two_people_who_name_the_same_third_one_are_two(tmp_path: Path) -> None:
+    scripts = [correction(n, THREE_YEARS, mentioned=("b2:a-colleague",)) for n in (0, 1)]
+    assert facts(tmp_path, *scripts) == ["Gift cards are valid for three years."]
 
 
 def test_of_many_who_agree_one_who_does_not_is_outvoted(tmp_path: Path) -> None:

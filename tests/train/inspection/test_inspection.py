@@ -42,6 +42,7 @@ SHOP = (
             ("cancel_order", {"order": "B2"}, "done"),
             "> Done.",
         ],
+        mentioned=("b2:an-address-of-the-same", "b2:a-name-of-the-same"),
     ),
 )
 

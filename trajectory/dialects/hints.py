@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from trajectory.call import Call, HintKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.wire import as_object, as_text, header, parse_json_or_none
+from trajectory.dialects.wire import as_id, as_object, as_text, header, parse_json_or_none
 from trajectory.exchange import Exchange, Headers
 
 VALUE_LIMIT = 512
@@ -151,7 +151,7 @@ def anthropic_user(request: JsonObject) -> tuple[str | None, tuple[SessionHint, 
 
     Two shapes are in use: ``user_…_session_<uuid>`` and a JSON object in a string.
     """
-    user = as_text(as_object(request.get("metadata")).get("user_id"))
+    user = as_id(as_object(request.get("metadata")).get("user_id"))
     if user is None:
         return None, ()
     source = "client:metadata.user_id"
@@ -237,8 +237,5 @@ def _users_in_maps(request: JsonObject) -> Iterator[str]:
     maps.append(as_object(as_object(request.get("params")).get("_meta")))
     for said in filter(None, maps):
         for key in _USER_KEYS:
-            value = said.get(key)
-            if isinstance(value, str):
+            if (value := as_id(said.get(key))) is not None:
                 yield value
-            elif isinstance(value, int) and not isinstance(value, bool):
-                yield str(value)

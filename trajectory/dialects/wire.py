@@ -142,6 +142,13 @@ def as_text(value: JsonValue | None) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def as_id(value: JsonValue | None) -> str | None:
+    """Return what a value names: a text that is not empty, or the digits of a whole number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return as_text(value)
+
+
 def as_integer(value: JsonValue | None) -> int | None:
     """Return ``value`` when it is an integer that fits 64 bits, else None."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _INTEGER_LIMIT:

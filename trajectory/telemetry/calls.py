@@ -4,7 +4,7 @@ Identity is by trace and span: an export that is sent again gives the same calls
 once. Spans that are neither (agents, chains, HTTP clients) leave only their count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -18,7 +18,13 @@ from trajectory.dialects.wire import UnreadableError, as_text, header
 from trajectory.exchange import Exchange, ExchangeOutcome, Feedback, HttpRequest, HttpResponse
 from trajectory.json_form import time_text
 from trajectory.telemetry import genai, openinference
-from trajectory.telemetry.span_content import Judgement, ModelFacts, SpanFacts, ToolFacts
+from trajectory.telemetry.span_content import (
+    Judgement,
+    ModelFacts,
+    SpanFacts,
+    ToolFacts,
+    people_of,
+)
 from trajectory.telemetry.spans import PROTOBUF, Span, decode_export
 
 TRACES_PATH = "/v1/traces"
@@ -32,7 +38,7 @@ _LONGEST_SECONDS = 86_400
 _OF_THE_EXPORTER = frozenset({"baggage", "user-agent"})
 """Headers that say who exports. All others hold for the spans: policy names those that take purposes away."""
 _NESTED = 64
-"""How many spans around one are looked at for the agent's name."""
+"""How many spans around one are looked at for the agent's name, or the user's."""
 
 
 def is_export(exchange: Exchange) -> bool:
@@ -74,13 +80,17 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     calls: list[Call] = []
     feedback: list[Feedback] = []
     read = [(span, facts_of(span)) for span in spans]
-    agents = _agents(read)
+    agents = _nearest(
+        spans, {span.span_id: facts.agent_name for span, facts in read if facts is not None}
+    )
+    people = _nearest(spans, {span.span_id: people_of(span.attributes) for span in spans})
     for span, facts in read:
         if facts is None:
             continue
         if facts.what is not None and not _is_empty(span, facts.what):
             call = _call(exchange, span, facts, hints, ahead)
-            calls.append(with_agent(with_people(replace(call, agent=agents.get(span.span_id)))))
+            agent, named = agents.get(span.span_id), people.get(span.span_id, ())
+            calls.append(with_agent(with_people(replace(call, agent=agent, also_named=named))))
         feedback += [
             _feedback(exchange, span, facts, judgement, index)
             for index, judgement in enumerate(facts.judgements)
@@ -89,11 +99,10 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     return (Call(exchange, MODE, CallKind.CONTROL, ext=ext), *calls), tuple(feedback)
 
 
-def _agents(read: Sequence[tuple[Span, SpanFacts | None]]) -> dict[str, str]:
-    """Return the agent of each span: what it names, else what the nearest span around it names."""
-    named = {span.span_id: facts.agent_name for span, facts in read if facts is not None}
-    around = {span.span_id: span.parent_span_id for span, _ in read}
-    found: dict[str, str] = {}
+def _nearest[T](spans: Sequence[Span], named: Mapping[str, T | None]) -> dict[str, T]:
+    """Return for each span what it names, else what the nearest span around it names."""
+    around = {span.span_id: span.parent_span_id for span in spans}
+    found: dict[str, T] = {}
     for start in around:
         at: str | None = start
         for _ in range(_NESTED):
@@ -142,7 +151,6 @@ def _call(
             dispatch=ToolDispatch(
                 what.name, what.arguments, what.result, span.is_error, f"otlp:{service}"
             ),
-            also_named=facts.people,
             error=error,
             ext=ext if what.event is None else {**ext, "event": what.event},
         )
@@ -166,7 +174,6 @@ def _call(
         usage=what.usage,
         streamed=what.streamed,
         hints=named,
-        also_named=facts.people,
         error=error,
         ext=ext,
     )

@@ -30,7 +30,6 @@ from trajectory.telemetry.span_content import (
     ToolFacts,
     nest,
     number,
-    people_of,
     structured,
     text_of,
 )
@@ -105,7 +104,6 @@ def read(span: Span) -> SpanFacts | None:
         conversation_source=CONVERSATION if conversation else "session.id",
         agent_name=text_of(attributes, AGENT_NAME),
         agent_version=text_of(attributes, AGENT_VERSION),
-        people=people_of(attributes, "user.id", "enduser.id"),
     )
 
 

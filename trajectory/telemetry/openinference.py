@@ -25,7 +25,6 @@ from trajectory.telemetry.span_content import (
     ToolFacts,
     nest,
     number,
-    people_of,
     structured,
     text_of,
 )
@@ -34,7 +33,6 @@ from trajectory.telemetry.spans import Span
 CONVENTION = "openinference"
 SPAN_KIND = "openinference.span.kind"
 SESSION = "session.id"
-USER = "user.id"
 AGENT_NAME = "agent.name"
 INPUT_MESSAGES = "llm.input_messages."
 OUTPUT_MESSAGES = "llm.output_messages."
@@ -85,7 +83,6 @@ def read(span: Span) -> SpanFacts | None:
         conversation=text_of(attributes, SESSION),
         conversation_source=SESSION,
         agent_name=text_of(attributes, AGENT_NAME),
-        people=people_of(attributes, USER),
     )
 
 

@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 from trajectory.call import Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.wire import as_text, clean_text, parse_json_or_none
+from trajectory.dialects.wire import as_id, as_text, clean_text, parse_json_or_none
 from trajectory.message import Message
 from trajectory.portable import PortableSignal
+
+_USERS = ("user.id", "enduser.id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,6 @@ class SpanFacts:
     """Attribute that named it."""
     agent_name: str | None = None
     agent_version: str | None = None
-    people: tuple[str, ...] = field(default=(), repr=False)
-    """Ids of the end user, the strongest first."""
 
 
 def structured(value: JsonValue | None) -> JsonValue | None:
@@ -92,11 +92,10 @@ def text_of(attributes: JsonObject, *names: str) -> str | None:
     return None if found is None else clean_text(found)
 
 
-def people_of(attributes: JsonObject, *names: str) -> tuple[str, ...]:
-    """Return the ids that attributes of these names give of people."""
-    found = (attributes.get(name) for name in names)
-    said = (str(one) for one in found if isinstance(one, str | int) and not isinstance(one, bool))
-    return tuple(clean_text(one) for one in said if one.strip())
+def people_of(attributes: JsonObject) -> tuple[str, ...]:
+    """Return the ids of the end user that a span names, the strongest first."""
+    found = (as_id(attributes.get(name)) for name in _USERS)
+    return tuple(clean_text(one) for one in found if one and one.strip())
 
 
 def nest(attributes: JsonObject, prefix: str) -> JsonValue:

@@ -267,6 +267,16 @@ def test_a_call_is_made_by_the_agent_of_the_nearest_span_around_it() -> None:
     assert [call.agent for call in calls] == ["planner", "critic", None]
 
 
+def test_a_call_is_of_the_user_whom_its_span_or_the_nearest_around_it_names() -> None:
+    said = {**CHAT, "gen_ai.input.messages": json.dumps([text("user", "hi")])}
+    below = [{**span(n, one), "parentSpanId": f"{parent:016x}"} for n, parent, one in [
+        (2, 1, {"openinference.span.kind": "CHAIN"}), (3, 2, said),
+        (4, 2, {**said, "enduser.id": "ida"}), (5, 2, {**said, "user.id": 18}),
+    ]]  # fmt: skip
+    calls, _ = read(span(1, {"http.route": "/ask", "user.id": 17}), *below, span(6, said))
+    assert [call.end_user for call in calls] == ["17", "ida", "18", None]
+
+
 def test_a_call_that_also_passed_through_the_gateway_is_a_duplicate() -> None:
     captured = [one for one in map(read_exchange, load("openai_chat")) if one.response_id]
     spans = []

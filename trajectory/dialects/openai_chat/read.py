@@ -21,6 +21,7 @@ from trajectory.dialects.reader import (
 from trajectory.dialects.resends import read_list, read_tools, same_message
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
+    as_id,
     as_integer,
     as_list,
     as_object,
@@ -141,7 +142,7 @@ def openai_fields(call: Call, request: JsonObject, value: JsonObject) -> Call:
 
 def openai_named(exchange: Exchange, request: JsonObject, value: JsonObject) -> dict[str, Any]:
     """Return the fields of a call that all of OpenAI's interfaces name alike."""
-    user, safety = as_text(request.get("user")), as_text(request.get("safety_identifier"))
+    user, safety = as_id(request.get("user")), as_id(request.get("safety_identifier"))
     return {
         "model_requested": as_text(request.get("model")) or azure_deployment(exchange),
         "model_served": as_text(value.get("model")),

@@ -3,6 +3,7 @@
 import re
 from functools import cache
 
+from governance.detect.rules.registry import TOLD_NAMES, read_registry
 from governance.names.words import east_asian_words
 
 FIRST_LETTER = "\u3040"
@@ -27,8 +28,6 @@ _KOREAN_NAME_WITHIN = re.compile(rf" [{_KOREAN_SURNAMES}][\uac00-\ud7a3]{{2}}")
 @cache
 def _surname_within() -> re.Pattern[str]:
     """Return what finds a surname behind the first letter; single letters are Chinese ones alone."""
-    from governance.detect.rules.catalog import TOLD_NAMES, read_registry
-
     fragments = read_registry(TOLD_NAMES)["fragments"]
     japanese = [name for name in fragments["ja_surname"] if len(name) > 1]
     return re.compile(rf"(?<!\A)(?:[{fragments['zh_surname']}]|{'|'.join(japanese)})")

@@ -10,19 +10,15 @@ import yaml
 
 from governance.detect.normalized_text import in_latin_1
 from governance.detect.rules.hooks import AROUND, HOOKS
+from governance.detect.rules.registry import SHIPPED, read_registry
 from governance.detect.rules.rule import Rule
 from governance.detect.rules.spans import SPANS
 from trajectory.errors import ConfigurationError
 from trajectory.files import read_file
 
-_HERE = Path(__file__).parent
 _FILES = (
     "secrets", "passwords", "accounts", "identifiers", "records", "addresses", "residence", "unique", "told_names",
 )  # fmt: skip
-TOLD_NAMES = _HERE / "told_names.yaml"
-"""The rules for names behind what tells them, and lists of surnames."""
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Reads the files ten times as fast where PyYAML has libyaml."""
 _FRAGMENT = re.compile(r"<<(\w+)>>")
 _SAME = (
     "group", "fewest_digits", "digits_in_a_row", "shortest", "digits", "spaced", "not_in_queries", "wide",
@@ -58,14 +54,6 @@ def rules_of(path: Path) -> tuple[Rule, ...]:
             f'{path}: not a registry of recognisers ({type(error).__name__}: {error}). See "A rule of '
             'your own" in policies/README.md for its keys.'
         ) from error
-
-
-def read_registry(path: Path) -> dict[str, Any]:
-    """Return a registry of recognisers, Presidio's format: it may have anchors and aliases."""
-    # libyaml's parser crashes at 100,000 lists within lists: it reads the shipped files alone.
-    loader = _LOADER if path.parent == _HERE else yaml.SafeLoader
-    document: dict[str, Any] = yaml.load(read_file(path).decode(), Loader=loader)  # noqa: S506 - safe ones
-    return document
 
 
 def has_checks(path: Path) -> bool:
@@ -128,10 +116,10 @@ def _filled(text: str, fragments: _Fragments) -> str:
 @cache
 def secrets() -> tuple[Rule, ...]:
     """Return the rules for secrets."""
-    return rules_of(_HERE / "secrets.yaml")
+    return rules_of(SHIPPED / "secrets.yaml")
 
 
 @cache
 def rules() -> tuple[Rule, ...]:
     """Return all pattern rules."""
-    return tuple(rule for file in _FILES for rule in rules_of(_HERE / f"{file}.yaml"))
+    return tuple(rule for file in _FILES for rule in rules_of(SHIPPED / f"{file}.yaml"))

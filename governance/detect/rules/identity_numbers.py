@@ -10,8 +10,8 @@ from typing import Any
 from governance.detect.gate import Gate
 from governance.detect.matcher import Hit, Runner, compiled, supported
 from governance.detect.normalized_text import view_of
-from governance.detect.rules.catalog import read_registry
 from governance.detect.rules.identity_checks import CHECKS
+from governance.detect.rules.registry import read_registry
 from governance.detect.rules.rule import Rule
 
 TABLE = Path(__file__).with_name("identity_numbers.yaml")

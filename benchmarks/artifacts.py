@@ -10,7 +10,8 @@ Prints one JSON line:
 - ``gateway_cpu_overhead``: share of CPU by which a call costs more with a prompt's block, facts, a
   procedure and a patch than the same call on a route without them; median of turns in one process.
   The calls are of conversations that grow, as an agent's do.
-  ``cpu_us_without`` and ``cpu_us_with`` are microseconds of a call.
+  ``cpu_us_without`` and ``cpu_us_with`` are microseconds of a call. All three are of the plain listener;
+  ``mitmproxy`` has the same of the other one.
 - ``over_cap``: of ``cap_cases`` drawn requests those whose texts grew by more than the route's tokens.
 - ``derived_bytes_after_erasure``: bytes below ``artifacts/`` that were drawn from an erased person.
 """
@@ -241,7 +242,9 @@ async def _calls(channels: list[Channel], requests: list[bytes]) -> None:
     await asyncio.gather(*map(work, channels))
 
 
-def gateway_overhead(home: Path, upstream: Upstream, rounds: int) -> dict[str, float]:
+def gateway_overhead(
+    home: Path, upstream: Upstream, rounds: int, listener: str
+) -> dict[str, float]:
     """Return what artefacts add to the CPU of a call in one gateway: medians of the rounds."""
     draw = random.Random(3)  # noqa: S311 - no secret
     said = contents(draw)
@@ -250,7 +253,7 @@ def gateway_overhead(home: Path, upstream: Upstream, rounds: int) -> dict[str, f
     evolve = {"artifacts": sorted(said)}
     routes = [{"name": "bench", **route}, {"name": "evolved", **route, "evolve": evolve}]
     variant = start_headrace(
-        "artifacts", home / "gateway", upstream, listener="plain", routes=routes,
+        "artifacts", home / "gateway", upstream, listener=listener, routes=routes,
         artifacts=str(home / "artifacts"),
     )  # fmt: skip
     assert variant.process is not None
@@ -286,7 +289,9 @@ def main() -> None:
         home = Path(scratch)
         process, upstream = start_upstream(home)
         try:
-            more = gateway_overhead(home, upstream, 3 if options.quick else 41)
+            rounds = 3 if options.quick else 41
+            more: dict[str, Any] = gateway_overhead(home / "plain", upstream, rounds, "plain")
+            more["mitmproxy"] = gateway_overhead(home / "mitmproxy", upstream, rounds, "mitmproxy")
         finally:
             process.terminate()
             process.wait(15)

@@ -17,6 +17,7 @@ from lakehouse.lake import Lake
 from tests.lakehouse import make
 from tests.train.lakes import START, Session, lake_of
 from tests.train.substrate.test_build import build
+from train.errors import TrainingError
 from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.awr import AwrOptions, row_weights
 from train.recipes.base import Rows, Selection
@@ -639,7 +640,7 @@ def test_live_training_computes_equal_episodes_once(
 ) -> None:
     from trl import GRPOTrainer
 
-    import train.recipes.grpo_live as live
+    import train.recipes.live_trainer as live
     from train.runs.curves import read_metrics
 
     computed: list[list[tuple[int, ...]]] = []
@@ -673,12 +674,64 @@ def test_live_training_computes_equal_episodes_once(
     assert merged["grad_norm"] > 0
 
 
+def test_advantages_by_the_mean_are_those_of_the_likelihood() -> None:
+    import torch
+
+    from train.recipes.live_trainer import group_means
+
+    nan = float("nan")
+    rewards = torch.tensor([[1.0], [0.0], [0.0], [nan], *[[0.0]] * 4, *[[nan]] * 4, *[[1.0]] * 4])
+    means = [1 / 3] * 4 + [1.0] * 12
+    assert group_means(rewards, 4).tolist() == pytest.approx(means)
+    for wrong in (-0.5, 1.5):
+        with pytest.raises(TrainingError, match="scale: deviation"):
+            group_means(torch.tensor([[wrong], [1.0]]), 2)
+
+
+@pytest.mark.slow
+def test_live_training_divides_advantages_by_the_mean_of_their_group(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trl import GRPOTrainer
+
+    import train.recipes.live_trainer as live
+
+    seen: list[tuple[list[float], list[float]]] = []
+    rewarded: list[float] = []
+    scored = GRPOTrainer._calculate_rewards
+
+    def noting(self: Any, *given: Any) -> Any:
+        rewards = scored(self, *given)
+        rewarded[:] = rewards[:, 0].tolist()
+        return rewards
+
+    def kept(batch: dict[str, Any]) -> dict[str, Any]:
+        seen.append((list(rewarded), batch["advantages"].tolist()))
+        return batch
+
+    monkeypatch.setattr(GRPOTrainer, "_calculate_rewards", noting)
+    monkeypatch.setattr(live, "_merged", kept)
+    options = {"reward": f"{__name__}:has_odd_length", "completion_tokens": 1, "scale": "mean"}
+    training = {"batch_size": 32, "maximum_steps": 1}
+    used = spec("grpo_live", options=options, training=training)
+    lake = lake_of(tmp_path / "lake", *attempts(16))
+    _, selection, content = prepared(lake, tmp_path / "out", used)
+    train(used, selection, content, tiny_model, tmp_path / "run")
+    ((rewards, advantages),) = seen
+    for start in range(0, 32, 8):
+        group = rewards[start : start + 8]
+        mean = sum(group) / 8 or 1.0
+        expected = [(reward - sum(group) / 8) / mean for reward in group]
+        assert advantages[start : start + 8] == pytest.approx(expected, abs=1e-5)
+    assert any(advantages)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("beta", [0.0, 0.1])
 def test_live_training_reads_the_prompt_of_several_tries_once_in_the_loss(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beta: float
 ) -> None:
-    import train.recipes.grpo_live as live
+    import train.recipes.live_trainer as live
     from train.runs.curves import read_metrics
 
     shared: list[bool] = []

@@ -10,16 +10,14 @@ that the agent was shown in production, not ones made up from Python signatures.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
 from train.evaluation.environment import (
     RecordedCall,
     RecordedTools,
-    has_missed,
     is_reserved,
     recorded_calls,
     replay_environment,
@@ -38,11 +36,11 @@ from train.recipes.base import (
     limited,
     train_side,
 )
+from train.recipes.live_trainer import live_trainer_class
 from train.recipes.settings import RecipeSpec
 from train.rewards import episode_scorer, load_object, load_reward
-from train.runs.epoch_order import resumable
 from train.runs.rows import Masker
-from train.shared_prompts import share_prompts, sharing_forward
+from train.shared_prompts import share_prompts
 from train.substrate.content import ContentStore, Conversation
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel
@@ -70,6 +68,10 @@ class GrpoLiveOptions(StrictModel):
     """The most tokens of an episode after its prompt, tool answers included."""
     tool_rounds: int = Field(default=8, ge=0)
     """How often an episode may call tools and go on."""
+    scale: Literal["deviation", "mean"] = "deviation"
+    """What an advantage is divided by: the deviation of its group's rewards (GRPO), or their mean (MaxRL, arXiv
+    2602.02710), for rewards of 0 and 1. By the mean, failures that are frequent count more than those that are rare:
+    a bias to one answer is drawn back, where the deviation leaves it alone."""
     epsilon: float = Field(default=0.2, gt=0, lt=1)
     """The ratio to the policy that sampled is clipped to 1 ± this."""
     beta: float = Field(default=0.0, ge=0)
@@ -172,6 +174,7 @@ class LiveRecipe:
             max_completion_length=options.completion_tokens,
             max_tool_calling_iterations=options.tool_rounds,
             temperature=options.temperature,
+            scale_rewards="group" if options.scale == "deviation" else "none",
             epsilon=options.epsilon,
             beta=options.beta,
             log_completions=False,
@@ -186,6 +189,7 @@ class LiveRecipe:
             return live_trainer_class()(
                 rows=columns,
                 definitions=definitions,
+                by_mean=options.scale == "mean",
                 args=arguments,
                 reward_funcs=scorers,
                 **parts.for_trainer({"place": list(range(len(parts.rows)))}),
@@ -256,120 +260,6 @@ def _path(entry: ScoredItem, found: Conversation) -> RecordedPath | None:
 def _calls(columns: Mapping[str, list[Any]]) -> list[tuple[str, RecordedCall]]:
     pairs = zip(columns["tenant"], columns["recorded"], strict=True)
     return [(tenant, call) for tenant, calls in pairs for call in calls]
-
-
-def live_trainer_class() -> Any:
-    """Return the GRPO trainer that shows the tools as they were logged (TRL is imported here)."""
-    import torch
-    from trl import GRPOTrainer
-
-    class LiveTrainer(resumable(GRPOTrainer)):  # type: ignore[misc]
-        """GRPOTrainer whose data set names rows that never pass through Arrow.
-
-        Arrow would give each tool call the arguments of all others, as nulls. An episode that called
-        what was never recorded has no reward: it moves nothing and is not in its group's baseline.
-        What moves nothing is not computed: often most of a batch, because most groups ended alike.
-        Equal episodes are computed once, and the prompt of several is read once.
-        """
-
-        def __init__(
-            self,
-            *,
-            rows: Mapping[str, list[Any]],
-            definitions: Mapping[str, list[dict[str, Any]]],
-            **options: Any,
-        ) -> None:
-            self._rows = rows
-            super().__init__(**options)
-            self._env_tools = {key: list(tools) for key, tools in definitions.items()}
-
-        def _generate_and_score_completions(self, inputs: Any) -> Any:
-            batch = super()._generate_and_score_completions(
-                [self._row(entry["place"]) for entry in inputs]
-            )
-            return batch if self._each_counts() else _merged(batch)
-
-        def _generate(self, prompts: Any) -> Any:
-            # Where there is an adapter, only the model around the one that generates knows its precision.
-            with self.accelerator.autocast():
-                return super()._generate(prompts)
-
-        def _calculate_rewards(self, inputs: Any, *others: Any) -> Any:
-            rewards = super()._calculate_rewards(inputs, *others)
-            if self.environments is None:
-                return rewards
-            missed = [has_missed(world) for world in self.environments]
-            everywhere = self.accelerator.gather(torch.tensor(missed, device=rewards.device))
-            rewards[everywhere] = torch.nan
-            mode = "train" if self.model.training else "eval"
-            self._metrics[mode]["replay/missed"].append(everywhere.float().mean().item())
-            return rewards
-
-        def _compute_loss(self, model: Any, inputs: Any) -> Any:
-            return super()._compute_loss(model, self._moving(inputs))
-
-        def _get_per_token_logps_and_entropies(
-            self,
-            model: Any,
-            input_ids: Any,
-            attention_mask: Any,
-            logits_to_keep: int,
-            **others: Any,
-        ) -> Any:
-            # Checkpointed layers keep no cache, experts' loss counts every token, and processes read in step.
-            several = self.accelerator.num_processes > 1
-            if not (several or self.aux_loss_enabled or self.args.gradient_checkpointing):
-                model = sharing_forward(model, input_ids.shape[1] - logits_to_keep)
-            return super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, **others
-            )
-
-        def _moving(self, inputs: dict[str, Any]) -> dict[str, Any]:
-            """Leave out the episodes without an advantage; TRL divides by the tokens of all, counted before."""
-            if self._each_counts():
-                return inputs
-            moving = inputs["advantages"] != 0
-            if not moving.any():
-                moving[0] = True  # a loss of 0 that still has a gradient
-            return {
-                name: value[moving] if torch.is_tensor(value) and value.ndim else value
-                for name, value in inputs.items()
-            }
-
-        def _each_counts(self) -> bool:
-            """Tell whether an episode is in the loss by more than its advantage.
-
-            Several processes put their rows together, so each needs equally many.
-            """
-            several = self.accelerator.num_processes > 1
-            return bool(self.beta or self.aux_loss_enabled or several)
-
-        def _row(self, place: int) -> dict[str, Any]:
-            prompt: list[ChatMessage] = self._rows["prompt"][place]
-            return {
-                "prompt": [dict(message) for message in prompt],
-                "place": place,
-                "tenant": self._rows["tenant"][place],
-                "environment": tools_key(self._rows["tools"][place]),
-            }
-
-    return LiveTrainer
-
-
-def _merged(batch: dict[str, Any]) -> dict[str, Any]:
-    """Give one of equal episodes the advantages of all: the others then move nothing, and the sum is the same."""
-    import torch
-
-    advantages = batch["advantages"]
-    count = len(advantages)
-    columns = [value for value in batch.values() if torch.is_tensor(value) and value.ndim]
-    rows: Any = torch.cat([column.reshape(count, -1).double() for column in columns], 1)
-    _, places, sizes = rows.unique(dim=0, return_inverse=True, return_counts=True)
-    numbers = torch.arange(count, device=places.device)
-    first = torch.full_like(sizes, count).scatter_reduce(0, places, numbers, "amin")
-    summed = torch.zeros_like(advantages)
-    summed[first] = advantages[first] * sizes
-    return {**batch, "advantages": summed}
 
 
 RECIPE = LiveRecipe()

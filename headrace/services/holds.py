@@ -35,6 +35,12 @@ LEFT JOIN governance g ON g.tenant_id = s.tenant_id AND g.step_id = s.step_id
 WHERE s.tenant_id = ? AND s.trajectory_id IN (SELECT unnest(?::VARCHAR[]))
 GROUP BY ALL
 """
+_FACTS_OF_CASES = """
+SELECT DISTINCT q.trajectory_id, e.app_id, e.environment, e.route, e.dialect, '' AS kind,
+       '' AS model, [] AS tools
+FROM quarantined q JOIN exchanges e ON q.tenant_id = e.tenant_id AND q.exchange_id = e.exchange_id
+WHERE q.status = 'held' AND q.tenant_id = ? AND q.trajectory_id IN (SELECT unnest(?::VARCHAR[]))
+"""
 
 
 def holds_of(settings: Settings, query: RunSql) -> Callable[[str, Sequence[str]], set[str]]:
@@ -114,7 +120,7 @@ def _facts_of_exchange(exchange: Exchange) -> Facts:
 def held_now(
     query: RunSql, holds: Sequence[LegalHold], tenant: str, trajectories: Sequence[str]
 ) -> set[str]:
-    """Return the trajectories with a step that matches a legal hold.
+    """Return the trajectories with a step, or a call in quarantine, that matches a legal hold.
 
     The empty name stands for what has no stored trajectory, as feedback on a session: any hold that
     may fit the tenant keeps it.
@@ -131,6 +137,12 @@ def held_now(
         row["trajectory_id"]
         for row in rows
         if _held(matches, facts_of(row, tenant, tuple(row["data_classes"])))
+    }
+    unknown = _NOT_STORED | _NOT_READ - {"dialect"}
+    held |= {
+        row["trajectory_id"]
+        for row in query(_FACTS_OF_CASES, [tenant, list(trajectories)]).to_pylist()
+        if any(match.fits(facts_of(row, tenant, ()), unknown=unknown) for match in matches)
     }
     facts = Facts(tenant=tenant)
     anything = frozenset(Match.model_fields) - {"tenant"}

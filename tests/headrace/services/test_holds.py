@@ -10,6 +10,7 @@ import pytest
 
 from governance.policy.bundle import SHIPPED
 from governance.policy.retention import LegalHold
+from governance.records import QuarantineRecord
 from governance.redact.pseudonym import subject_id
 from headrace.app.home import Home
 from headrace.app.master_key import load_secrets, subject_keys_of
@@ -28,6 +29,7 @@ spec:
   default: standard
   legal_holds: %s
 """
+_CASE = "SELECT 1 FROM quarantine WHERE quarantine_id = 'q7'"
 HOLD = '[{name: case-7, match: {tenant: %s, app: "*"}, reference: "AZ 7/26"}]'
 
 
@@ -79,6 +81,36 @@ def test_a_hold_that_was_lifted_keeps_nothing_and_others_tenants_are_not_held(
     hold(home, HOLD % "globex")
     assert expire(capsys)["trajectories"] == 2
     assert Lake.open(str(home / "lake")).query("SELECT 1 FROM steps").num_rows == 0
+
+
+def test_a_hold_keeps_the_case_of_a_call_that_is_held_back(home: Path) -> None:
+    """Nothing else of its conversation is stored; without its case nobody could release it."""
+    lake = Lake.open(str(home / "lake"))
+    whole = about(
+        "t7",
+        "subject_" + "7" * 32,
+        expires_at=make.NOON - timedelta(days=1000),
+        decision="quarantine",
+    )
+    line, one = whole.exchanges[0], whole.governance[0]
+    case = QuarantineRecord(
+        "acme", "q7", line.exchange_id, "t7", one.step_id, line.started_at, line.started_at,
+        "redact", "error:TimeoutError", "{}", one.policy_hash,
+    )  # fmt: skip
+    ledger = (replace(line, disposition="quarantined"),)
+    batch = replace(make.batch("t8", steps=0), exchanges=ledger, governance=(one,))
+    lake.append(replace(batch, quarantine=(case,)), app_id="a", version=7)
+
+    def is_there() -> bool:
+        return bool(Lake.open(str(home / "lake")).query(_CASE).num_rows)
+
+    hold(home, f'[{{name: c, match: {{app: {line.app_id}, model: m-*}}, reference: "7"}}]')
+    assert run(["erase", "--tenant", "acme", "--yes", "--json", "subject_" + "7" * 32]) == 0
+    assert run(["lake", "expire", "--json"]) == 0
+    assert is_there(), "a model that nobody knows yet fits"
+    hold(home, '[{name: c, match: {app: nosuch}, reference: "7"}]')
+    assert run(["lake", "expire", "--json"]) == 0
+    assert not is_there()
 
 
 def test_what_rows_do_not_tell_counts_as_fitting(home: Path) -> None:

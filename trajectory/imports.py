@@ -89,6 +89,7 @@ def _calls(exchange: Exchange, trajectory: Trajectory, name: str) -> list[Call]:
             finish_reason=step.finish_reason or UNREPORTED,
             usage=step.usage,
             tokens=step.tokens,
+            end_user=trajectory.end_user,
             hints=(SessionHint(MODE, name),),
             ext={EXT: _beside(trajectory, number)},
         )

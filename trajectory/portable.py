@@ -95,6 +95,8 @@ class Trajectory:
     """The model of the whole, where steps do not say another."""
     tools: tuple[JsonObject, ...] = ()
     """Tool definitions as sent."""
+    end_user: str | None = field(default=None, repr=False)
+    """Who used the application, as an imported document names the person: a lake keeps a keyed pseudonym alone."""
     signals: tuple[PortableSignal, ...] = ()
     """Rewards and feedback about the whole."""
     ext: JsonObject = field(default_factory=dict)

@@ -1,14 +1,20 @@
 """One person, however written: withdrawal, erasure and destroyed keys reach every row that names them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.cli import run
 from lakehouse.lake import Lake
 from tests.headrace.installations import PlantedInstallation, chat
+from tests.trajectory.documents import own_trajectory
 from trajectory.canonical import JsonObject
+from trajectory.exchange import HttpRequest
+from trajectory.formats.catalog import FORMATS
+from trajectory.imports import MODE, document_body
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -99,3 +105,37 @@ def test_an_end_user_may_be_called_like_a_pseudonym(
     assert _eligible(house) == 1
     done(capsys, "consent", "withdraw", "subject_0017", "--tenant", "acme")
     assert _eligible(house) == 0
+
+
+@pytest.mark.parametrize("name", ["headrace", "openai-messages", "atif", "otel-genai"])
+def test_whom_an_imported_document_names_is_known_by_a_pseudonym_alone(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    person = "customer-4711-b"
+    whole = own_trajectory()
+    (written,) = FORMATS[name].write([replace(whole, steps=whole.steps[:2], signals=())])
+    (read,) = FORMATS[name].read(_naming(name, written.document, person), "document")
+    request = HttpRequest(
+        "POST", f"/import/{name}", "", (("x-headrace-format", name),), document_body(read)
+    )
+    house.govern(replace(chat(1, []), mode=MODE, request=request), chat(2, [user("Hi.")]))
+    assert _eligible(house) == 3
+    assert house.at_rest([person]) == {}
+    report = json.loads(done(capsys, "erase", person, "--tenant", "acme", "--yes", "--json"))
+    assert report["rows"]["steps"] == 2
+
+
+def _naming(name: str, document: JsonObject, person: str) -> Any:
+    """Return a document that says who used the application, as each format does."""
+    said = json.loads(json.dumps(document))
+    match name:
+        case "headrace":
+            said["end_user"] = person
+        case "atif":
+            said["extra"]["user_id"] = person
+        case "otel-genai":
+            span = said["resourceSpans"][0]["scopeSpans"][0]["spans"][-1]
+            span["attributes"].append({"key": "user.id", "value": {"stringValue": person}})
+        case _:
+            said["user"] = person
+    return said

@@ -236,6 +236,11 @@ def _users_in_maps(request: JsonObject) -> Iterator[str]:
     maps = [as_object(request.get(name)) for name in _MAPS]
     maps.append(as_object(as_object(request.get("params")).get("_meta")))
     for said in filter(None, maps):
-        for key in _USER_KEYS:
-            if (value := as_id(said.get(key))) is not None:
-                yield value
+        yield from users_in(said)
+
+
+def users_in(fields: JsonObject) -> Iterator[str]:
+    """Yield whom the fields of a map name as the one who used the application, the strongest id first."""
+    for key in _USER_KEYS:
+        if (value := as_id(fields.get(key))) is not None:
+            yield value

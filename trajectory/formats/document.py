@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
+from trajectory.dialects.hints import VALUE_LIMIT, users_in
+from trajectory.dialects.wire import as_id, as_object
 from trajectory.json_form import FormError, from_json, to_json
 from trajectory.portable import Trajectory
 
@@ -104,6 +106,10 @@ class WrittenDocument:
     """Fields of the trajectory, by path: ``steps[].tokens``."""
 
 
+_MAPS = ("metadata", "extra")
+"""Fields of documents that applications fill as they like."""
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentFormat:
     """One format: one document a trajectory."""
@@ -130,11 +136,11 @@ class DocumentFormat:
         if self.carrier is not None:
             document, rest = self.carrier.take(document)
         if rest and self.carrier is not None:
-            form = {} if "value" in rest else _form(self.read(document, where))
+            form = {} if "value" in rest else _form(self._read(document, where))
             place = f"{where}: {self.carrier.place}"
             trajectory = from_json(Trajectory, apply(form, rest), where=place)
         else:
-            trajectory = self.read(document, where)
+            trajectory = self._read(document, where)
         patch = difference(self.write(trajectory), document)
         if not patch:
             return trajectory
@@ -149,7 +155,7 @@ class DocumentFormat:
         if isinstance(patch, dict):
             changed = apply(document, patch)
             document = changed if isinstance(changed, dict) else document
-        rest = self._rest(document, _form(plain))
+        rest = self._rest(document, plain)
         if not rest:
             return WrittenDocument(document)
         carried = None if self.carrier is None else self.carrier.put(document, rest)
@@ -157,16 +163,35 @@ class DocumentFormat:
             return WrittenDocument(document, _lost(rest))
         return WrittenDocument(carried)
 
-    def _rest(self, document: JsonObject, wanted: JsonObject) -> JsonObject:
+    def _rest(self, document: JsonObject, wanted: Trajectory) -> JsonObject:
         """Return what the document does not hold: everything, when it cannot be read alone."""
         try:
-            return difference(_form(self.read(document, "document")), wanted)
+            read = self._read(document, "document")
         except FormError:
-            return {"value": wanted}
+            return {"value": _form(wanted)}
+        if wanted.end_user is None:  # out of a lake, which knows nobody by an id
+            read = replace(read, end_user=None)
+        return difference(_form(read), _form(wanted))
+
+    def _read(self, document: JsonObject, where: str) -> Trajectory:
+        trajectory = self.read(document, where)
+        if trajectory.end_user is None and (named := _end_user(document)):
+            return replace(trajectory, end_user=named)
+        return trajectory
 
     def export_document(self, trajectory: Trajectory) -> JsonObject:
         """Return a trajectory as a document; see :meth:`write_document` for what it may lose."""
         return self.write_document(trajectory).document
+
+
+def _end_user(document: JsonObject) -> str | None:
+    """Return whom a document names as the one who used the application, by the names that calls use for this."""
+    maps = [as_object(document.get(name)) for name in _MAPS]
+    found = [
+        as_id(document.get("user")),
+        *(one for said in (document, *maps) for one in users_in(said)),
+    ]
+    return next((one.strip()[:VALUE_LIMIT] for one in found if one and one.strip()), None)
 
 
 def _form(trajectory: Trajectory) -> JsonObject:

@@ -18,7 +18,7 @@ from trajectory.json_form import FormError, time_text
 from trajectory.message import Message
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
 from trajectory.telemetry import genai, openinference
-from trajectory.telemetry.span_content import ModelFacts, SpanFacts
+from trajectory.telemetry.span_content import ModelFacts, SpanFacts, people_of
 from trajectory.telemetry.spans import Span, SpanEvent, decode_json, encode_json
 
 
@@ -221,7 +221,9 @@ def _read(convention: Convention, document: JsonObject, where: str) -> Trajector
     # One document is one path; calls beside it (a title maker) stay in what the document holds more.
     path = max(paths, key=lambda one: (len(one), -one[0].position))
     last = convention.read(spans[path[-1].position])
-    return _trajectory(path, last, None if agent is None else agent[1])
+    read = _trajectory(path, last, None if agent is None else agent[1])
+    users = (one for span in spans for one in people_of(span.attributes))
+    return replace(read, end_user=next(users, None))
 
 
 def _spans(document: JsonObject, where: str) -> list[Span]:

@@ -107,6 +107,7 @@ TRAJECTORY = st.builds(
     agent_version=st.none() | WORD,
     model=st.none() | WORD,
     tools=st.lists(OBJECT, max_size=1).map(tuple),
+    end_user=st.none() | WORD,
     signals=st.lists(SIGNAL, max_size=1).map(tuple),
 )
 

@@ -163,15 +163,13 @@ class _Demo:
         )
         with story.waiting("the base model is made, then everything starts"):
             reading = self._reading_model()
-            try:
-                self._house.open(
-                    self._options.home / "practice",
-                    capture=dict.fromkeys(self._exact, "tokens"),
-                    inline=self._exact,
-                )
-            finally:
-                if reading is not None:
-                    self._reading = Path(reading.wait().output.strip())
+            self._house.open(
+                self._options.home / "practice",
+                capture=dict.fromkeys(self._exact, "tokens"),
+                inline=self._exact,
+            )
+            if reading is not None:
+                self._reading = Path(reading.wait().output.strip())
         story.say(
             f"gateway on port {self._house.ports.gateway}, intercepting proxy on {self._house.ports.forward}, "
             f"provider on {self._house.ports.provider} (HTTPS {self._house.ports.provider_tls})"

@@ -45,6 +45,7 @@ class Stage:
         self.ports = ports
         self._stack = ExitStack()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._launched: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -54,13 +55,18 @@ class Stage:
 
     def stop(self) -> None:
         """End every process, last started first, each with time to drain."""
-        for process in reversed(self._processes.values()):
+        running: list[subprocess.Popen[str] | subprocess.Popen[bytes]]
+        running = [*self._launched, *reversed(self._processes.values())]
+        for process in running:
+            if process.poll() is not None:
+                continue
             process.terminate()
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._launched.clear()
         self._processes.clear()
         self._stack.close()
 
@@ -128,6 +134,7 @@ class Stage:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._launched.append(process)
         return Program(process, tuple(arguments))
 
     def headrace(self, *arguments: str) -> "ProgramResult":

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.app.context import AppContext
-from headrace.cli.common import JsonOption
+from headrace.cli.common import JsonOption, interruptible
 from trajectory.errors import ConfigurationError
 
 DEMO_HOME = Path(".headrace/demo")
@@ -63,16 +63,17 @@ def demo(
         )
 
     home = AppContext.of(context).home_option or DEMO_HOME
-    result = tell(
-        Options(
-            seed=random.SystemRandom().randrange(10_000) if seed is None else seed,
-            home=home.absolute(),
-            short=short,
-            as_json=as_json,
-            provider=provider,
-            model=model,
+    with interruptible():
+        result = tell(
+            Options(
+                seed=random.SystemRandom().randrange(10_000) if seed is None else seed,
+                home=home.absolute(),
+                short=short,
+                as_json=as_json,
+                provider=provider,
+                model=model,
+            )
         )
-    )
     if as_json:
         typer.echo(json.dumps(asdict(result)))
     if result.failures:

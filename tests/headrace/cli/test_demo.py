@@ -1,8 +1,13 @@
 """``headrace demo``: what it refuses before anything is made, and who works in it."""
 
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from examples.practice.demo import SMOLLM2, Options, fleets, recipe_file
@@ -51,3 +56,27 @@ def test_a_short_demo_takes_fewer_steps_of_grpo_and_else_the_same_recipes(tmp_pa
     specs = [load_recipe(recipe_file(one, last)).spec for one in (whole, short)]
     assert [spec.training.maximum_steps for spec in specs] == [40, 10]
     assert specs[1].model_copy(update={"training": specs[0].training}) == specs[0]
+
+
+@pytest.mark.slow
+def test_a_demo_that_is_stopped_ends_all_that_it_started(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "headrace",
+        "--home",
+        str(tmp_path / "home"),
+        "demo",
+        "--short",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as demo:
+        started: list[psutil.Process] = []
+        deadline = time.monotonic() + 300
+        while not started and demo.poll() is None and time.monotonic() < deadline:
+            started = psutil.Process(demo.pid).children(recursive=True)
+            time.sleep(0.05)
+        demo.terminate()
+        demo.wait(60)
+    assert started
+    assert psutil.wait_procs(started, timeout=60)[1] == []

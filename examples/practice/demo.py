@@ -24,7 +24,6 @@ from trajectory.errors import WorkError
 
 _FOLDER = Path(__file__).parent
 SMOLLM2 = "smollm2"
-LIVE = "recipe-live.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,9 @@ class Options:
     @property
     def rungs(self) -> tuple[str, ...]:
         """What the night trains by, in order; the control trains by the first."""
-        return ("recipe-smollm2.yaml",) if self.desk else ("recipe.yaml", LIVE)
+        if self.desk:
+            return "recipe-smollm2.yaml", "recipe-smollm2-live.yaml"
+        return "recipe.yaml", "recipe-live.yaml"
 
 
 def fleets(options: Options) -> tuple[Fleet, ...]:
@@ -85,7 +86,7 @@ def fleets(options: Options) -> tuple[Fleet, ...]:
 def recipe_file(options: Options, name: str) -> Path:
     """Return a recipe of the night; of GRPO a short demo takes a quarter of the steps, whatever they gain."""
     found = _FOLDER / name
-    if not (options.short and name == LIVE):
+    if not (options.short and name == options.rungs[-1]):
         return found
     recipe = yaml.safe_load(found.read_text())
     training = recipe["spec"]["training"]

@@ -120,6 +120,7 @@ def main() -> None:
         shutil.copyfile(kept, options.report)
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve other work
     import torch
 
     torch.set_num_threads(options.threads)

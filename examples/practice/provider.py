@@ -158,6 +158,7 @@ def main() -> None:
     if not key:
         parser.error(f"set {KEY_VARIABLE}: the key that clients must send")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve other work
     import torch
 
     torch.set_num_threads(options.threads)

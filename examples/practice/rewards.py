@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from examples.practice.shop import HOUSE_RULE, PRICES, total_cents
-from examples.practice.verifier import amounts
+from examples.practice.verifier import amounts, decided
 
 _ACCOUNTS = "|".join(map(re.escape, HOUSE_RULE))
 _ITEMS = "|".join(sorted(map(re.escape, PRICES), key=len, reverse=True))
@@ -28,10 +28,26 @@ def success(
     if wanted is None:
         return None
     account, item, quantity = wanted
-    last = completion[-1] if completion else {}
-    spoken = str(last.get("content") or "") if last.get("role") == "assistant" else ""
     right = total_cents(item, quantity, HOUSE_RULE[account])
-    return float(amounts(spoken) - {quantity * 100} == {right})
+    return float(amounts(_last_words(completion)) - {quantity * 100} == {right})
+
+
+def decision(
+    prompt: Sequence[Mapping[str, Any]], completion: Sequence[Mapping[str, Any]]
+) -> float | None:
+    """Return 1 when a desk without tools gives the trade price to whom the house rule gives it, else 0.
+
+    None when the prompt holds no order that can be read.
+    """
+    wanted = order("\n".join(str(m["content"]) for m in prompt if m["role"] == "user"))
+    if wanted is None:
+        return None
+    return float(decided(_last_words(completion)) == (HOUSE_RULE[wanted[0]] == "trade"))
+
+
+def _last_words(completion: Sequence[Mapping[str, Any]]) -> str:
+    last = completion[-1] if completion else {}
+    return str(last.get("content") or "") if last.get("role") == "assistant" else ""
 
 
 def order(text: str) -> tuple[str, str, int] | None:

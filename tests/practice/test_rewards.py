@@ -2,11 +2,12 @@
 
 import pytest
 
+from examples.practice.clients import DESK_QUESTION
 from examples.practice.prompts import SYSTEM_PROMPT
-from examples.practice.rewards import order, success
+from examples.practice.rewards import decision, order, success
 from examples.practice.shop import money
 from examples.practice.tasks import make_tasks
-from examples.practice.verifier import succeeded
+from examples.practice.verifier import decided_rightly, succeeded
 
 
 def test_every_task_can_be_read_from_its_prompt() -> None:
@@ -34,5 +35,14 @@ def test_an_episode_that_ends_with_a_tool_has_not_answered() -> None:
     assert success(prompt, []) == 0.0
 
 
+@pytest.mark.parametrize("answer", ["Yes", "no.", "Perhaps", ""])
+def test_of_a_decision_it_agrees_with_the_verifier(answer: str) -> None:
+    for task in make_tasks(6, "heldout", 30):
+        prompt = [{"role": "user", "content": f"{task.prompt}\n{DESK_QUESTION}"}]
+        said = decision(prompt, [{"role": "assistant", "content": answer}])
+        assert said == float(decided_rightly(task.task_id, answer))
+
+
 def test_without_an_order_nothing_is_scored() -> None:
+    assert decision([{"role": "user", "content": "Good morning."}], []) is None
     assert success([{"role": "user", "content": "Good morning."}], []) is None

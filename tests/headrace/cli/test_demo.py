@@ -48,13 +48,17 @@ def test_smollm2_works_at_a_desk_of_its_own_with_recipes_of_its_own(tmp_path: Pa
     assert count[SMOLLM2] < count[None] / 3
 
 
-def test_a_short_demo_takes_fewer_steps_of_grpo_and_else_the_same_recipes(tmp_path: Path) -> None:
-    whole = Options(seed=1, home=tmp_path)
+@pytest.mark.parametrize(("model", "steps"), [(None, [40, 10]), (SMOLLM2, [28, 7])])
+def test_a_short_demo_takes_fewer_steps_of_grpo_and_else_the_same_recipes(
+    model: str | None, steps: list[int], tmp_path: Path
+) -> None:
+    whole = Options(seed=1, home=tmp_path, model=model)
     short = replace(whole, short=True)
     first, last = whole.rungs
     assert recipe_file(short, first) == recipe_file(whole, first)
     specs = [load_recipe(recipe_file(one, last)).spec for one in (whole, short)]
-    assert [spec.training.maximum_steps for spec in specs] == [40, 10]
+    assert [spec.recipe for spec in specs] == ["grpo_live"] * 2
+    assert [spec.training.maximum_steps for spec in specs] == steps
     assert specs[1].model_copy(update={"training": specs[0].training}) == specs[0]
 
 

@@ -24,7 +24,7 @@ def success(
 
     None when the prompt holds no order that can be read.
     """
-    wanted = order("\n".join(str(m["content"]) for m in prompt if m["role"] == "user"))
+    wanted = _ordered(prompt)
     if wanted is None:
         return None
     account, item, quantity = wanted
@@ -39,10 +39,14 @@ def decision(
 
     None when the prompt holds no order that can be read.
     """
-    wanted = order("\n".join(str(m["content"]) for m in prompt if m["role"] == "user"))
+    wanted = _ordered(prompt)
     if wanted is None:
         return None
     return float(decided(_last_words(completion)) == (HOUSE_RULE[wanted[0]] == "trade"))
+
+
+def _ordered(prompt: Sequence[Mapping[str, Any]]) -> tuple[str, str, int] | None:
+    return order("\n".join(str(m["content"]) for m in prompt if m["role"] == "user"))
 
 
 def _last_words(completion: Sequence[Mapping[str, Any]]) -> str:

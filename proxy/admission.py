@@ -334,12 +334,14 @@ class AdmissionControl:
     ) -> Standing | None:
         """Return an admission that counts for the same head again, but for the values that change.
 
-        None where each call is decided anew: with several upstreams or versions, a secret that is about to end, or
-        headers that change on the way.
+        None where each call is decided anew: with several upstreams or versions, sessions that end, a secret that
+        is about to end, or headers that change on the way.
         """
         plan = admitted.plan
         generation = self._registry.generation_of(admitted.client.key_id)
         if generation is None or plan.serving is not None or len(plan.targets) != 1:
+            return None
+        if plan.session_calls:
             return None
         standing = Standing(admitted, generation, plan.targets[0], changing)
         if not self._go_on(standing, changing):

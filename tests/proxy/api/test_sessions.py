@@ -86,6 +86,21 @@ def test_a_session_from_its_start_to_its_end(gateway: GatewayProcess) -> None:
     assert {(one.body["name"], one.body["source_kind"]) for one in said} == {("reward", "env")}
 
 
+def test_each_call_of_an_open_connection_is_decided_anew(gateway: GatewayProcess) -> None:
+    client = Client(gateway)
+    key, older = client.start()["api_key"], client.start(task_id="path")["session_id"]
+    body = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    for bearer, place in ((key, ""), (gateway.key, f"{older}/")):
+        headers = {"authorization": f"Bearer {bearer}"}
+        with httpx.Client(base_url=client.base + place, headers=headers, trust_env=False) as kept:
+            asked = [kept.post("chat/completions", json=body).status_code for _ in range(4)]
+            assert asked == [200] * 4
+            ended = client.post(f"{place}rl/end_session", {}, bearer)
+            assert ended.json() == {"message": "success", "interaction_count": 4}
+            assert kept.post("chat/completions", json=body).status_code == 401
+    assert len(gateway.exchanges(10)) == 10
+
+
 def test_older_clients_name_the_session_in_the_path(gateway: GatewayProcess) -> None:
     client = Client(gateway)
     session = client.start(task_id="old")["session_id"]

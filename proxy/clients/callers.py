@@ -14,6 +14,8 @@ from trajectory.exchange import ClientIdentity
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
+_KEY = b"proxy-authorization"
+"""Header of the forward proxy's clients."""
 
 
 class StandingKey:
@@ -63,31 +65,32 @@ class StandingKey:
 
 
 class Callers:
-    """Knows who opened which tunnel: clients of the forward proxy say who they are as they connect."""
+    """Knows who opened which tunnel: clients of the forward proxy say who they are as they connect.
+
+    What they said is looked at again with each request, for keys are revoked and rotated.
+    """
 
     def __init__(self, config: GatewayConfig, registry: KeyRegistry) -> None:
         self._registry = registry
-        self._clients: dict[str, ClientIdentity] = {}
+        self._said: dict[str, RawFields] = {}
         self._redirected = StandingKey("transparent_key", config.transparent_key, registry)
         self._keyless = StandingKey("forward_key", config.forward_key, registry)
 
     def connects(self, opened: connection.Client, fields: RawFields) -> bool:
         """Note who opens a tunnel; tell whether they may."""
-        client = self._presented(fields)
-        if client is not None:
-            self._clients[opened.id] = client
-        return client is not None
+        said = tuple([field for field in fields if field[0].lower() == _KEY])
+        if self._presented(said) is None:
+            return False
+        self._said[opened.id] = said
+        return True
 
     def disconnects(self, closed: connection.Client) -> None:
         """Forget a connection."""
-        self._clients.pop(closed.id, None)
+        self._said.pop(closed.id, None)
 
     def of_forward(self, standing: connection.Client, fields: RawFields) -> ClientIdentity | None:
         """Return who asks through the forward proxy, in a tunnel or without one."""
-        client = self._clients.get(standing.id)
-        if client is None:
-            return self._presented(fields)
-        return client if self._registry.valid(client.key_id) else None
+        return self._presented(self._said.get(standing.id, fields))
 
     def of_redirected(self, presented: str | None) -> ClientIdentity | None:
         """Return who asks in transparent mode."""
@@ -97,6 +100,6 @@ class Callers:
 
     def _presented(self, fields: RawFields) -> ClientIdentity | None:
         for name, value in fields:
-            if name.lower() == b"proxy-authorization":
+            if name.lower() == _KEY:
                 return self._registry.authenticate(proxy_key(value))
         return self._keyless.client()

@@ -1,6 +1,5 @@
 """``headrace trajectory replay``: an agent meets its own past instead of models and tools."""
 
-import os
 import subprocess
 import sys
 import time
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.app.context import AppContext
+from headrace.app.master_key import environment_of_others
 from headrace.app.output import console, note, print_json, styled
 from headrace.cli.common import JsonOption
 from trajectory.errors import ConfigurationError
@@ -145,7 +145,7 @@ def _may_leave(running: AppContext, trajectory_id: str) -> None:
 
 def _run(command: list[str], state: "RunningReplay") -> int:
     """Run the agent against the replay; return its exit code."""
-    environment = {**os.environ, **state.environment}
+    environment = environment_of_others() | state.environment
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         environment.setdefault(name, "replay")
     # AWS's clients send no bearer token without TLS; they sign with whatever else they have.

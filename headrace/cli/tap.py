@@ -13,6 +13,7 @@ import typer
 from headrace.app.clients import local_client_key
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
+from headrace.app.master_key import environment_of_others
 from headrace.app.output import note
 from proxy.clients.keys import KeyRegistry
 from proxy.clients.shared_counters import SharedCounters
@@ -57,7 +58,7 @@ def tap(
     home = running.home.create()
     config = gateway_config(running.settings, home)
     registry = KeyRegistry.load(config.keys)
-    environment = dict(os.environ)
+    environment = environment_of_others()
     if key_env is None:
         presented: str | None = local_client_key(home, registry)
     else:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Protocol
 
 import httpx
 
+from headrace.app.master_key import environment_of_others
 from headrace.serving.server import ModelServer
 from train.generation import Engine, LanguageModel
 from trajectory.child_process import ChildProcess, free_port, open_log
@@ -139,7 +139,7 @@ class VllmServers:
                 [*program, *place, *tool_arguments(folder, self.arguments), *self.arguments],
                 stdout=log,
                 stderr=log,
-                environment={**os.environ, **_VLLM, "VLLM_API_KEY": self.key},
+                environment=environment_of_others() | _VLLM | {"VLLM_API_KEY": self.key},
                 stop_seconds=_END_SECONDS,
             )
         self._servers[label] = _VllmServer(process, f"http://127.0.0.1:{port}")

@@ -64,5 +64,6 @@ async def work(kind: str, stream: bool, prompt: str, environment: Mapping[str, s
 
 
 if __name__ == "__main__":
+    assert "HEADRACE_MASTER_KEY" not in os.environ
     answer = asyncio.run(work(sys.argv[1], sys.argv[2] == "stream", sys.argv[3], os.environ))
     sys.stdout.write(f"{answer}\n")

@@ -212,7 +212,8 @@ def test_the_command(world: World) -> None:
         )
         return done.returncode, json.loads(done.stdout) if done.stdout else {"stderr": done.stderr}
 
-    code, report = run(world.trajectories["openai-chat"][:20])
+    key = (world.home / "secrets" / "master.key").read_text(encoding="utf-8").strip()
+    code, report = run(world.trajectories["openai-chat"][:20], HEADRACE_MASTER_KEY=key)
     assert code == 0, report
     assert (report["identical"], report["command_exit_code"]) == (True, 0)
     code, report = run(world.trajectories["openai-chat"], CHANGE="yes")

@@ -136,6 +136,14 @@ def test_bytes_and_exit_code_pass(tapped: TappedHome) -> None:
     assert done.stderr.endswith(b"oops\n")
 
 
+def test_the_server_does_not_get_the_master_key(tapped: TappedHome) -> None:
+    master = tapped.home.secrets / "master.key"
+    tapped.environment["HEADRACE_MASTER_KEY"] = master.read_text(encoding="utf-8").strip()
+    done = tapped.run("env")
+    assert b"HEADRACE_HOME=" in done.stdout
+    assert b"MASTER_KEY" not in done.stdout
+
+
 def test_a_wrong_key_or_command_is_said_before_anything_runs(tapped: TappedHome) -> None:
     tapped.environment["TAP_KEY"] = "hr_nobody_nothing"
     done = tapped.run("touch", str(tapped.home.root / "ran"))

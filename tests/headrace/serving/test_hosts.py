@@ -36,6 +36,8 @@ def main():
     options |= dict(zip(pairs[::2], pairs[1::2]))
     with open(os.path.join(folder, "told.json"), "w") as file:
         json.dump(options, file)
+    if "HEADRACE_MASTER_KEY" in os.environ:
+        sys.exit(4)
     if options.get("--max-model-len") == "0":
         sys.exit(3)
     class Handler(BaseHTTPRequestHandler):
@@ -106,6 +108,7 @@ def test_vllm_gets_a_server_for_each_version(
         host.end("shop@0001")
         assert host.ready("shop@0001") is None
         host.arguments = ("--max-model-len", "0")
+        monkeypatch.setenv("HEADRACE_MASTER_KEY", "0" * 64)
         host.begin("shop@0002", tmp_path)
         assert "vLLM ended with 3" in until(lambda: host.problem("shop@0002"))
         assert (tmp_path / "logs" / "vllm-shop-0002.log").stat().st_mode & 0o077 == 0

@@ -25,7 +25,7 @@ from proxy.mitm.wire import (
     mark_way,
     shape_of_errors,
 )
-from proxy.mitm.wire.websocket import put_instead
+from proxy.mitm.wire.websocket import end_instead, put_instead
 from proxy.recording.websocket import WebSocketCapture
 from proxy.refusals import PROXY_REFUSAL, Refusals
 from proxy.responses import LocalReply, Reason, answer
@@ -313,6 +313,10 @@ class GatewayAddon:
         live = self.live.get(flow.id)
         if live is None:
             return None
+        if message.from_client and (reason := self.services.admission.ended(live.admitted.client)):
+            self._counters.refusals[reason] += 1
+            end_instead(flow, message)
+            return None
         if live.socket is None:
             self._record_message(live, message)
         elif message.from_client:
@@ -348,10 +352,8 @@ class GatewayAddon:
 
     @staticmethod
     def _record_message(live: InFlight, message: websocket.WebSocketMessage) -> None:
-        meter = None if live.response is None else live.response.meter
-        if meter is not None and not message.from_client:
-            meter.feed(message.content)
-            meter.next_message()
+        if live.response is not None and not message.from_client:
+            live.response.message(message.content)
         if live.capture is None:
             return
         if live.conversation is None:

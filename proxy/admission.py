@@ -1,5 +1,6 @@
 """Admission: who calls, where a request goes, whether it may pass, and how much of it is captured."""
 
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -413,6 +414,16 @@ class AdmissionControl:
         if admitted.client.key_id in self._registry.limits:
             self.limit(method, admitted)
         return admitted
+
+    def ended(self, client: ClientIdentity) -> Reason | None:
+        """Return why a client that was admitted may say no more on its connection; None where it may."""
+        if not self._registry.valid(client.key_id):
+            return Reason.NO_KEY
+        limits = self._registry.limits.get(client.key_id)
+        if limits is None:
+            return None
+        denial = self._budgets.used_up(client.key_id, limits, time.time())
+        return None if denial is None else denial.reason
 
     def _read_path(self, path: bytes) -> _Entry:
         """Return what a path says; it is remembered, but for what a client says once.

@@ -291,6 +291,15 @@ class ResponseInFlight:
                 return answer(Reason.SPOOL_FULL, self._admitted.shape)
         return None
 
+    def message(self, content: bytes) -> None:
+        """Meter a message of a WebSocket connection; what it reports is spent at once, for such connections last."""
+        meter = self.meter
+        if meter is not None:
+            meter.feed(content)
+            if meter.reported:
+                self._spend(meter, 0)
+            meter.next_message()
+
     def account(self, outcome: ExchangeOutcome, sent_bytes: int) -> None:
         """Take the answer off the key's budgets, and note whether token ids came as asked.
 
@@ -298,11 +307,20 @@ class ResponseInFlight:
             outcome: of the exchange.
             sent_bytes: length of the request's body, where that is known and it is text.
         """
-        if self.meter is not None and self.meter.answered:
+        if self.meter is not None and self._is_due(self.meter):
             self._spend(self.meter, sent_bytes)
         added = self._added
         if self._check is not None and added is not None and outcome is ExchangeOutcome.COMPLETE:
             self._plan.note_tokens(added.dialect, sound=self._check.sound)
+
+    def _is_due(self, meter: UsageMeter) -> bool:
+        """Tell whether usage is spent now: of a response in the background once, whoever hears of it first."""
+        if not meter.answered or meter.spent:
+            return False
+        if meter.background is not None:
+            client = self._admitted.client
+            return meter.reported and self._services.budgets.once(client.key_id, meter.background)
+        return not meter.looks_up
 
     def _spend(self, meter: UsageMeter, sent_bytes: int) -> None:
         services, client = self._services, self._admitted.client

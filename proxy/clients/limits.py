@@ -64,6 +64,13 @@ class Budgets:
         return None
 
     def _over(self, key_id: str, limits: KeyLimits, now: float) -> Denial | None:
+        denial = self.used_up(key_id, limits, now)
+        if denial is None and limits.requests_per_minute is not None:
+            return self._too_fast(key_id, limits.requests_per_minute, now)
+        return denial
+
+    def used_up(self, key_id: str, limits: KeyLimits, now: float) -> Denial | None:
+        """Return which budget of the day has nothing left."""
         if limits.tokens_per_day is not None:
             name, end = _today("tokens", key_id, now)
             if self.ledger.used(name, end) >= limits.tokens_per_day:
@@ -72,8 +79,6 @@ class Budgets:
             name, end = _today("money", key_id, now)
             if self.ledger.used(name, end) >= limits.money_per_day * _BILLION:
                 return Denial(Reason.MONEY, max(1, int(end - now)))
-        if limits.requests_per_minute is not None:
-            return self._too_fast(key_id, limits.requests_per_minute, now)
         return None
 
     def _too_fast(self, key_id: str, most: int, now: float) -> Denial | None:
@@ -85,12 +90,16 @@ class Budgets:
             return None
         return Denial(Reason.RATE, max(1, int(_MINUTE - second)) if this >= most else 1)
 
+    def once(self, key_id: str, answer: str) -> bool:
+        """Tell whether what an answer took is told for the first time."""
+        return self.ledger.claim(f"answer:{key_id}:{answer}", 1, time.time() + _SESSION_SECONDS)
+
     def spend(self, key_id: str, tokens: int) -> None:
-        """Count the tokens of a call that has ended."""
+        """Count tokens that an answer took."""
         self.ledger.add(*_amount("tokens", key_id, tokens))
 
     def charge(self, key_id: str, model: str | None, usage: SpentTokens) -> bool:
-        """Count what a call that has ended cost; tell whether its price is known.
+        """Count what an answer cost; tell whether its price is known.
 
         A call without a price counts as the dearest: else a budget would not hold it.
         """

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from proxy.routes.paths import climbs
+
 _INPUT = (
     b"prompt_tokens",
     b"input_tokens",
@@ -42,6 +44,10 @@ _FREE = re.compile(
     rb"|[^/]+:(?:countTokens|computeTokens))/?$"
 )
 """POSTs that no model answers: what a provider keeps, and counts of tokens before they are spent."""
+_LOOK_UP = re.compile(rb"/responses/[^/]+/?$")
+"""GETs that bring the answer of a background response."""
+_BACKGROUND = re.compile(rb'(?<!\\)"background"\s*:\s*true')
+_ID = re.compile(rb'(?<!\\)"id"\s*:\s*"(resp_[\w-]{1,120})"')
 _ESTIMABLE = (b"text/", b"application/json", b"application/x-ndjson")
 _MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*"([^"\\]{1,96})"')
 _VERSION = re.compile(rb'(?<!\\)"modelVersion"\s*:\s*"([^"\\]{1,96})"')
@@ -53,7 +59,13 @@ type Stream = bool | Callable[[bytes], bytes | list[bytes]]
 
 def costs(method: bytes, path: bytes) -> bool:
     """Tell whether a request is one that a model answers; only such a one spends tokens."""
-    return method == b"POST" and _FREE.search(path.partition(b"?")[0]) is None
+    bare = path.partition(b"?")[0]
+    return method == b"POST" and (_FREE.search(bare) is None or climbs(bare))
+
+
+def looks_up(method: bytes, path: bytes) -> bool:
+    """Tell whether a request may bring the answer of a response that ran in the background."""
+    return method == b"GET" and _LOOK_UP.search(path.partition(b"?")[0]) is not None
 
 
 def is_estimable(content_type: bytes) -> bool:
@@ -70,31 +82,34 @@ class SpentTokens(NamedTuple):
     cached_tokens: int
     output_tokens: int
 
-    def plus(self, other: "SpentTokens") -> "SpentTokens":
-        """Return the sum of both."""
-        return SpentTokens(*map(sum, zip(self, other, strict=True)))
-
 
 class UsageMeter:
     """Counts the tokens of one response, whatever its pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, looks_up: bool = False) -> None:
+        """Begin; what is only looked up was spent before, unless it ran in the background."""
+        self.looks_up = looks_up
+        self._is_background = False
+        self._id: str | None = None
         self._found: dict[bytes, int] = {}
         self._tail = b""
         self._events = 0
         self._bytes = 0
-        self._earlier = 0
-        self._earlier_usage = SpentTokens(0, 0, 0)
+        self.spent = False
+        """What earlier messages of the connection reported is off the budgets."""
         self.model: str | None = None
         """The model that the answer names: behind it comes the content, or with Gemini before it."""
-        self._content_first = False
+        self._is_named = self._content_first = False
 
     def feed(self, data: bytes) -> None:
         """Look at a piece of the body."""
         text = self._tail + data
         for name, number in _NUMBER.findall(text):
             self._found[name] = max(int(number), self._found.get(name, 0))
-        if self.model is None or self._content_first:
+        self._is_background = self._is_background or _BACKGROUND.search(text) is not None
+        if self._id is None and (named := _ID.search(text)):
+            self._id = named[1].decode()
+        if not self._is_named or self._content_first:
             self._name(text)
         # A number at the very end may go on in the next piece; it is then found again, larger.
         self._tail = text[-_OVERLAP:]
@@ -108,13 +123,13 @@ class UsageMeter:
         if self._content_first or named is None:
             named = next(iter(reversed([*_VERSION.finditer(text)])), None)
         if named is not None:
-            self.model = named[1].decode("utf-8", "replace")
+            self.model, self._is_named = named[1].decode("utf-8", "replace"), True
 
     def next_message(self) -> None:
-        """Begin another response on the same connection (a WebSocket)."""
-        self._earlier += self._reported() or 0
-        self._earlier_usage = self._earlier_usage.plus(self._usage())
+        """Begin another message of a connection (a WebSocket): what this one reported has been spent."""
+        self.spent = self.spent or bool(self._reported())
         self._found, self._tail = {}, b""
+        self._is_named = self._content_first = False
 
     def _reported(self) -> int | None:
         found = self._found
@@ -143,19 +158,24 @@ class UsageMeter:
     @property
     def reported(self) -> bool:
         """Whether the provider said how many tokens it took."""
-        return bool(self._found) or self._earlier > 0
+        return bool(self._found)
+
+    @property
+    def background(self) -> str | None:
+        """The id of a response that runs in the background: each look-up tells its usage again."""
+        return self._id if self._is_background else None
 
     def tokens(self, request_bytes: int) -> int:
         """Return the tokens of the call; an estimate where the provider reported none."""
         if self.reported:
-            return self._earlier + (self._reported() or 0)
+            return self._reported() or 0
         answered = self._events or self._bytes // _BYTES_PER_TOKEN
         return answered + request_bytes // _BYTES_PER_TOKEN
 
     def usage(self, request_bytes: int) -> SpentTokens:
         """Return the same tokens, told apart."""
         if self.reported:
-            return self._earlier_usage.plus(self._usage())
+            return self._usage()
         given = request_bytes // _BYTES_PER_TOKEN
         return SpentTokens(given, 0, self.tokens(request_bytes) - given)
 

@@ -26,6 +26,7 @@ MESSAGE_BYTES = 32 * 1024 * 1024
 """Bytes that a message may have; each of its frames counts as some more."""
 _FRAME_BYTES = 64
 _TO_CLIENT, _TO_SERVER = "headrace_to_client", "headrace_to_server"
+_ENDS = "headrace_ends"
 
 
 def put_instead(
@@ -43,8 +44,14 @@ def put_instead(
     flow.metadata[_TO_CLIENT], flow.metadata[_TO_SERVER] = to_client, to_server
 
 
+def end_instead(flow: http.HTTPFlow, message: websocket.WebSocketMessage) -> None:
+    """Have the connection ended in the place of the latest message: who says it may say no more."""
+    message.dropped = True
+    flow.metadata[_ENDS] = True
+
+
 class BoundedRelay(WebsocketLayer):
-    """Relays messages; who sends one that is too large is told so, and the connection ends."""
+    """Relays messages; who sends one that is too large, or may send none, is told so, and the connection ends."""
 
     def start(self, event: events.Event) -> Commands:
         """Begin without extensions, whatever the upstream says."""
@@ -59,11 +66,14 @@ class BoundedRelay(WebsocketLayer):
         for command in super().relay_messages(event):
             yield command
             if isinstance(command, WebsocketMessageHook):
+                if _ENDS in self.flow.metadata:
+                    yield from self._end(self.client_ws, CloseReason.POLICY_VIOLATION)
+                    return
                 yield from self._instead()
         for source in (self.client_ws, self.server_ws):
             held = source.frame_buf
             if sum(map(len, held)) + _FRAME_BYTES * len(held) > MESSAGE_BYTES:
-                yield from self._end(source)
+                yield from self._end(source, CloseReason.MESSAGE_TOO_BIG)
                 return
 
     def _instead(self) -> Commands:
@@ -75,11 +85,10 @@ class BoundedRelay(WebsocketLayer):
                 text = TextMessage(content.decode()) if is_text else BytesMessage(content)
                 yield side.send2(text)
 
-    def _end(self, source: WebsocketConnection) -> Commands:
+    def _end(self, source: WebsocketConnection, reason: CloseReason) -> Commands:
         """Close both sides."""
         talk = self.flow.websocket
         assert talk is not None  # noqa: S101 - for the type checker, as in stock code
-        reason = CloseReason.MESSAGE_TOO_BIG
         talk.timestamp_end = time.time()
         talk.closed_by_client = source is self.client_ws
         talk.close_code = reason

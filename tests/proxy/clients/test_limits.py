@@ -308,6 +308,27 @@ def test_only_what_costs_tokens_is_taken_off_the_budget(tmp_path: Path) -> None:
                 comes_to(21 + answer // 4 + answer // 4 + len(silent) // 4)
 
 
+def test_a_response_in_the_background_is_spent_once_when_its_usage_is_told(tmp_path: Path) -> None:
+    def script(seen: ReceivedRequest) -> Reply:
+        name = seen.target.rpartition("/")[2]
+        told: dict[str, Any] = {"id": f"resp_{name}", "background": name != "before"}
+        if seen.method == "GET":
+            return as_json({**told, "status": "completed", "usage": {"total_tokens": 100}})
+        return as_json({**told, "status": "queued", "usage": None})
+
+    with Upstream(script) as upstream:
+        settings = {"routes": [{"name": "openai", "upstream": upstream.url}], "forward_port": None}
+        with (
+            GatewayProcess(tmp_path, settings) as gateway,
+            caller(gateway, KeyLimits(tokens_per_day=180)) as client,
+        ):
+            for name in ("before", "1", "1", "1"):
+                assert client.get(f"/openai/v1/responses/{name}").status_code == 200
+            assert client.post("/openai/v1/responses", content=b"").status_code == 200
+            assert client.get("/openai/v1/responses/2").status_code == 200
+            assert ask(client, "/openai/v1/responses") == 429
+
+
 @pytest.mark.parametrize(
     ("limit", "status", "told"),
     [("calls", 503, "gateway.calls allows"), ("calls_per_key", 429, "gateway.calls_per_key")],

@@ -100,7 +100,7 @@ def test_tokens_are_told_apart_as_prices_are_for_them(name: str, cuts: list[int]
     assert (meter.model, meter.usage(1000)) == expected
     meter.next_message()
     meter.feed(body)
-    assert meter.usage(1000) == expected[1].plus(expected[1])
+    assert (meter.model, meter.usage(1000)) == expected
 
 
 def test_what_is_not_reported_is_estimated() -> None:
@@ -115,12 +115,22 @@ def test_what_is_not_reported_is_estimated() -> None:
     )
 
 
-def test_messages_of_one_connection_add_up() -> None:
+def test_each_message_of_a_connection_is_spent_for_itself() -> None:
     meter = UsageMeter()
-    for _ in range(3):
-        meter.feed(b'{"usage":{"total_tokens":7}}')
+    for said, model in (
+        (b'"model":"cheap",', "cheap"),
+        (b'"model":"dear",', "dear"),
+        (b"", "dear"),
+    ):
+        meter.feed(b'{"id":"r",' + said + b'"usage":{"total_tokens":7}}')
+        assert (meter.model, meter.tokens(0)) == (model, 7)
         meter.next_message()
-    assert meter.tokens(0) == 21
+        assert (meter.reported, meter.spent) == (False, True)
+    meter = UsageMeter()
+    for _ in range(2):  # a stream of which nothing is told is estimated at its end
+        meter.feed(b"x" * 20)
+        meter.next_message()
+    assert (meter.spent, meter.tokens(0)) == (False, 10)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,7 @@ def test_messages_of_one_connection_add_up() -> None:
         *("/v1/chat/completions", "/v1/responses", "/v1/messages", "/openai/v1/responses?x=/files"),
         *("/v1beta/models/gemini-3:streamGenerateContent", "/model/claude/converse", "/api/chat"),
         *("/v1/audio/transcriptions", "/v1/images/edits", "/v1/embeddings", "/generate"),
-        "/v1beta/interactions",
+        *("/v1beta/interactions", "/v1/files/../chat/completions", "/v1/files/.%2E/responses"),
     ],
 )
 def test_calls_of_models_cost(path: str) -> None:

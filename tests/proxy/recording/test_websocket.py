@@ -1,13 +1,18 @@
 """WebSocket conversations through the gateway: unchanged for both sides, kept turn by turn."""
 
+import contextlib
+import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from websockets.sync.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
 
+from proxy.clients.keys import KeyLimits
 from proxy.recording.websocket import CONVERSATION_BYTES, TALK_BYTES, cut_after
 from tests.interop.clients.conversations import CONVERSATIONS, conversing
 from tests.interop.clients.drivers import Wire
@@ -32,6 +37,24 @@ def gateway(upstream: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield running
 
 
+@contextlib.contextmanager
+def talking(gateway: GatewayProcess, key: str) -> Iterator[ClientConnection]:
+    """Open a conversation with a server that repeats what it is told."""
+    address = gateway.url.replace("http", "ws") + "/openai/echo"
+    headers = {"Authorization": f"Bearer {key}"}
+    with connect(address, additional_headers=headers, proxy=None) as connection:
+        yield connection
+
+
+def refused(connection: ClientConnection, message: str) -> int:
+    """Say what may not be said; return the code with which the connection ends."""
+    connection.send(message)
+    with pytest.raises(ConnectionClosed) as told:
+        connection.recv(timeout=10)
+    assert told.value.rcvd is not None
+    return told.value.rcvd.code
+
+
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_the_official_sdk_sees_what_it_sees_directly(
     name: str, upstream: str, gateway: GatewayProcess
@@ -52,9 +75,7 @@ def test_the_official_sdk_sees_what_it_sees_directly(
 
 def test_any_message_passes_and_is_kept_in_order(gateway: GatewayProcess) -> None:
     sent: list[str | bytes] = ["Grüße 🙂", b"\x00\xff" * 9, "", os.urandom(300_000), "x" * 70_000]
-    address = gateway.url.replace("http", "ws") + "/openai/echo"
-    headers = {"Authorization": f"Bearer {gateway.key}"}
-    with connect(address, additional_headers=headers, proxy=None) as connection:
+    with talking(gateway, gateway.key) as connection:
         for message in sent:
             connection.send(message)
             assert connection.recv() == message
@@ -69,6 +90,34 @@ def test_any_message_passes_and_is_kept_in_order(gateway: GatewayProcess) -> Non
     assert [m.from_client for m in messages] == [True, False] * len(sent)
     (call,) = read_calls(exchange)
     assert call.problem == "dialect:unknown-websocket"
+
+
+def test_a_revoked_key_says_no_more_on_an_open_connection(gateway: GatewayProcess) -> None:
+    created = gateway.registry.create(tenant_id="acme", app_id="leaving", purposes=("debug",))
+    with talking(gateway, created.secret) as connection:
+        connection.send("before")
+        assert connection.recv() == "before"
+        gateway.registry.revoke(created.key.key_id)
+        time.sleep(0.6)  # a running gateway follows within half a second
+        assert refused(connection, "after") == 1008
+    exchange = gateway.exchange()
+    assert exchange.response is not None
+    assert b"before" in exchange.response.body
+    assert b"after" not in exchange.request.body + exchange.response.body
+
+
+def test_a_budget_is_spent_turn_by_turn(gateway: GatewayProcess) -> None:
+    limits = KeyLimits(tokens_per_day=14)
+    created = gateway.registry.create(tenant_id="acme", app_id="limited", limits=limits)
+    turn = json.dumps({"usage": {"input_tokens": 3, "output_tokens": 4}})
+    with talking(gateway, created.secret) as connection:
+        for said in (turn, "x" * 400, turn):  # what reports nothing is part of a turn
+            connection.send(said)
+            assert connection.recv() == said
+        assert refused(connection, turn) == 1008
+    with pytest.raises(InvalidStatus, match="429"), talking(gateway, created.secret):
+        pass
+    gateway.exchanges(2)
 
 
 def test_a_client_that_goes_without_a_word_aborts(gateway: GatewayProcess) -> None:

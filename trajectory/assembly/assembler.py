@@ -82,7 +82,7 @@ class Assembler:
         tenants: dict[str, str] = {}
         shadows: list[tuple[PlacedCall, PlacedLink]] = []
         for call in sorted(unique.values(), key=_started):
-            self.state.clock = max(self.state.clock, call.exchange.started_at.timestamp())
+            self.state.clock = call.exchange.started_at.timestamp()
             if call.exchange.exchange_id in self.state.facts:
                 continue
             if call.kind is CallKind.MODEL and call.exchange.shadow_of:

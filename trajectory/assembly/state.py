@@ -44,7 +44,9 @@ class AssemblerState:
     max_steps: int = 64
     """Of a trajectory, beside its open ends."""
     clock: float = 0.0
-    """The latest start that was seen, seconds since 1970; idleness is measured against it."""
+    """The latest start of the latest calls, seconds since 1970, by which idleness is told.
+
+    Not of all calls: a machine whose clock was ahead once would end what others say until then."""
     trajectories: dict[str, TrajectoryNode] = field(default_factory=dict)
     facts: dict[str, Fact] = field(default_factory=dict)
     """The calls of all trajectories that are not settled, by exchange."""

@@ -1,6 +1,7 @@
 """What assembly makes of scripted sessions."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -244,6 +245,25 @@ def test_the_state_holds_no_content_and_forgets_what_rests() -> None:
     text = repr(assembler.state.to_json())
     for word in ("secret", "find", "acme", "key-1", "'c8'"):
         assert word not in text
+
+
+def test_a_clock_that_was_ahead_once_ends_no_later_conversation() -> None:
+    world = World()
+    assembler = Assembler(KEY, AssemblerState(idle_seconds=60))
+    early = world.chat([user("once")], said("yes"))
+    year = timedelta(days=365)
+    leapt = replace(
+        early.exchange,
+        started_at=early.exchange.started_at + year,
+        ended_at=early.exchange.started_at + year,
+    )
+    assembler.assemble([replace(early, exchange=leapt)])
+    told, found = [user("add")], set[str]()
+    for turn in range(3):
+        (placed,) = assembler.assemble([world.chat(told, said(str(turn)))]).placed
+        found.add(placed.trajectory_id)
+        told = [*told, said(str(turn)), user("more")]
+    assert len(found) == 1
 
 
 def test_so_many_calls_are_remembered_whatever_their_trajectories() -> None:

@@ -3,7 +3,7 @@
 import hmac
 import re
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -82,7 +82,6 @@ class Pseudonymizer:
         *,
         subject_key: bytes,
         subjects: SubjectKeys | None = None,
-        today: date | None = None,
     ) -> None:
         """Work by a policy.
 
@@ -91,7 +90,6 @@ class Pseudonymizer:
             key: keys pseudonyms; rotated now and then.
             subject_key: names data subjects; stays, so that a person is found again.
             subjects: the keys of data subjects, where policy asks for one per subject.
-            today: by which ages are told from birth years.
         """
         self._spec = spec
         self._key = key
@@ -100,7 +98,6 @@ class Pseudonymizer:
         self._naming = blake2b(key=subject_key, digest_size=_BYTES)
         self._operators = spec.operators()
         self._keys = subjects if spec.keys == "subject" else None
-        self._today = today or datetime.now(UTC).date()
         self._word_key = blake2b(b"words", key=subject_key, digest_size=32).digest()
         self._media_key = blake2b(b"media", key=subject_key, digest_size=32).digest()
         self._named: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -165,7 +162,8 @@ class Pseudonymizer:
         if operator is Operator.DROP or entity in SECRET_ENTITIES:
             return f"<{entity}>"
         if operator is Operator.GENERALISE:
-            wider = generalised(entity, value, ages=self._spec.ages, today=self._today)
+            today = datetime.now(UTC).date()
+            wider = generalised(entity, value, ages=self._spec.ages, today=today)
             return f"<{entity}>" if wider is None else wider
         if not whose.linked:
             return f"<{entity}>"

@@ -6,9 +6,10 @@ import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Barrier, Thread
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -53,6 +54,19 @@ def test_wider_forms(entity: str, value: str, wider: str | None) -> None:
 def test_ages_up_to_89_stay_where_policy_says_so() -> None:
     assert generalised("AGE", "89", ages="over_89", today=date(2026, 1, 1)) == "89"
     assert generalised("AGE", "90", ages="over_89", today=date(2026, 1, 1)) == "90+"
+
+
+def test_who_turns_ninety_while_a_process_runs_loses_the_year(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [datetime(2026, 12, 31, tzinfo=UTC)]
+    clock = SimpleNamespace(now=lambda _: now[0])
+    monkeypatch.setattr("governance.redact.pseudonym.datetime", clock)
+    spec = RedactionSpec.model_validate({"entities": {"DATE_OF_BIRTH": "generalise"}})
+    pseudonyms, whose = Pseudonymizer(spec, KEY, subject_key=KEY), PseudonymScope("acme", "acme")
+    assert pseudonyms.replacement("DATE_OF_BIRTH", "1937-06-24", whose) == "1937"
+    now[0] = datetime(2027, 1, 1, tzinfo=UTC)
+    assert pseudonyms.replacement("DATE_OF_BIRTH", "1937-06-24", whose) == "<DATE_OF_BIRTH>"
 
 
 def test_generalised_numbers_stay_numbers() -> None:

@@ -88,7 +88,7 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
         if facts is None:
             continue
         if facts.what is not None and not _is_empty(span, facts.what):
-            call = _call(exchange, span, facts, hints, ahead)
+            call = _call(exchange, span, facts, hints, ahead[id(span.resource)])
             agent, named = agents.get(span.span_id), people.get(span.span_id, ())
             calls.append(with_agent(with_people(replace(call, agent=agent, also_named=named))))
         feedback += [
@@ -121,10 +121,19 @@ def _is_empty(span: Span, what: ModelFacts | ToolFacts) -> bool:
     return not what.context and what.output is None and _error(span) is None
 
 
-def _ahead(spans: list[Span], received: datetime) -> int:
-    """Return by how many nanoseconds the client's clock is ahead: no span ends after it was sent."""
-    latest = max((max(span.start, span.end) for span in spans), default=0)
-    return max(latest - (received - _EPOCH) // timedelta(microseconds=1) * 1000, 0)
+def _ahead(spans: list[Span], received: datetime) -> dict[int, int]:
+    """Return by how many nanoseconds the clock of each resource is ahead: no span ends after it was sent.
+
+    A collector sends what many machines told it, and one machine's clock says nothing of another's.
+    """
+    resources = {id(span.resource): span.resource for span in spans}
+    names = {number: repr(resource) for number, resource in resources.items()}
+    arrived = (received - _EPOCH) // timedelta(microseconds=1) * 1000
+    latest = dict.fromkeys(names.values(), arrived)
+    for span in spans:
+        name = names[id(span.resource)]
+        latest[name] = max(latest[name], span.start, span.end)
+    return {number: latest[name] - arrived for number, name in names.items()}
 
 
 def _call(

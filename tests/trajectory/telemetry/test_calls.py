@@ -332,6 +332,23 @@ def test_a_clock_that_is_ahead_does_not_bring_the_future() -> None:
     assert whole.exchange.exchange_id == calls[0].exchange.exchange_id
 
 
+def test_a_clock_that_is_ahead_moves_no_other_machine_s_spans() -> None:
+    said = {**CHAT, **FORMS[0].values[0]}
+    year = 365 * 86_400 * 10**9
+    own, ahead = span(1, said), span(2, said)
+    for name in ("startTimeUnixNano", "endTimeUnixNano"):
+        ahead[name] = str(int(ahead[name]) + year)
+    groups = [
+        {"resource": {"attributes": pairs({"host.name": host})}, "scopeSpans": [{"spans": [one]}]}
+        for host, one in (("a", own), ("b", ahead), ("a", span(3, said)))
+    ]
+    sent = exchange(json.dumps({"resourceSpans": groups}).encode())
+    (_, *calls), _ = read_export(sent)
+    started = [call.exchange.started_at.timestamp() for call in calls]
+    assert (started[0], started[2]) == (1_790_000_001, 1_790_000_003)
+    assert calls[1].exchange.ended_at == sent.started_at
+
+
 def test_what_the_headers_of_an_export_say_of_people_and_consent_holds_for_its_spans() -> None:
     said = {**CHAT, **FORMS[0].values[0], "user.id": "u-1", "enduser.id": "jo"}
     tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find"}

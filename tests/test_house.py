@@ -49,7 +49,7 @@ BEHAVIOURS = {
     "governance/redact": "test_operators test_practice test_wire_hiding test_wire_realistic",
     "headrace": "test_cli_credit test_cli_privacy test_cli_quality test_documents test_dry_run "
     "test_open_lake test_plugins",
-    "headrace/app": "test_tool_routes",
+    "headrace/app": "test_manifests test_tool_routes",
     "headrace/cli": "test_readings",
     "headrace/serving": "test_end_to_end",
     "lakehouse": "test_contract test_crash test_full_disk test_power_cut",

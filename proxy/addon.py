@@ -313,7 +313,7 @@ class GatewayAddon:
         live = self.live.get(flow.id)
         if live is None:
             return None
-        if message.from_client and (reason := self.services.admission.ended(live.admitted.client)):
+        if message.from_client and (reason := self.services.admission.ended(live.admitted)):
             self._counters.refusals[reason] += 1
             end_instead(flow, message)
             return None

@@ -415,15 +415,29 @@ class AdmissionControl:
             self.limit(method, admitted)
         return admitted
 
-    def ended(self, client: ClientIdentity) -> Reason | None:
+    def ended(self, admitted: AdmittedRequest) -> Reason | None:
         """Return why a client that was admitted may say no more on its connection; None where it may."""
-        if not self._registry.valid(client.key_id):
+        key_id = admitted.client.key_id
+        if not self._is_known(admitted):
             return Reason.NO_KEY
-        limits = self._registry.limits.get(client.key_id)
-        if limits is None:
-            return None
-        denial = self._budgets.used_up(client.key_id, limits, time.time())
+        limits = self._registry.limits.get(key_id)
+        denial = None if limits is None else self._budgets.used_up(key_id, limits, time.time())
         return None if denial is None else denial.reason
+
+    def _is_known(self, admitted: AdmittedRequest) -> bool:
+        """Tell whether what a client said of itself still counts: keys and sessions end, secrets are rotated."""
+        plan = admitted.plan
+        if admitted.mode != "base_url":
+            return self._registry.valid(admitted.client.key_id)
+        presented, _ = presented_key(admitted.asked)
+        client = self._registry.authenticate(presented)
+        if not plan.session_calls:
+            return client is not None
+        try:
+            begun = self._begun(plan, client, presented, admitted.session)
+        except RequestRefusal:
+            return False
+        return client is not None or begun is not None
 
     def _read_path(self, path: bytes) -> _Entry:
         """Return what a path says; it is remembered, but for what a client says once.

@@ -92,12 +92,18 @@ def test_any_message_passes_and_is_kept_in_order(gateway: GatewayProcess) -> Non
     assert call.problem == "dialect:unknown-websocket"
 
 
-def test_a_revoked_key_says_no_more_on_an_open_connection(gateway: GatewayProcess) -> None:
+@pytest.mark.parametrize("how", ["revoked", "rotated"])
+def test_a_key_that_ended_says_no_more_on_an_open_connection(
+    gateway: GatewayProcess, how: str
+) -> None:
     created = gateway.registry.create(tenant_id="acme", app_id="leaving", purposes=("debug",))
     with talking(gateway, created.secret) as connection:
         connection.send("before")
         assert connection.recv() == "before"
-        gateway.registry.revoke(created.key.key_id)
+        if how == "revoked":
+            gateway.registry.revoke(created.key.key_id)
+        else:
+            gateway.registry.rotate(created.key.key_id, grace_seconds=0)
         time.sleep(0.6)  # a running gateway follows within half a second
         assert refused(connection, "after") == 1008
     exchange = gateway.exchange()

@@ -2,7 +2,8 @@
 
 ``python -m examples.practice.evaluate --model PATH --report FILE --tasks N --seed S`` writes one
 JSON object per line: ``{"task_id", "attempt", "success", "reward", "slice"}``. With ``--cache DIR``
-a model whose weights were tried at the same tasks before is not tried again.
+a model whose weights were tried at the same tasks before is not tried again. Each core tries a part of
+the tasks: one process with two threads is hardly quicker than with one.
 """
 
 import argparse
@@ -13,6 +14,10 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 
 from examples.practice.clients import CLIENTS
@@ -26,19 +31,29 @@ from train.generation import Engine
 CACHE_VARIABLE = "PRACTICE_EVALUATIONS"
 """Names a folder as ``--cache`` does."""
 
+MOST_PROCESSES = 4
+"""By default: each holds the model."""
+_LOADED_ONCE = [
+    "examples.practice.fleet",
+    "headrace.serving.server",
+    "transformers.models.llama.modeling_llama",
+]
+"""What processes have in common: it takes longer to load than some tasks to try."""
+
 
 def evaluate(
     model: Path,
     *,
     tasks: int,
     seed: int,
+    start: int = 0,
     attempts: int = 1,
     temperature: float = 0.7,
     client: str = "openai-chat",
     split: str = "heldout",
     with_tools: bool = True,
 ) -> list[Session]:
-    """Run every attempt at every task and return the sessions in the tasks' order.
+    """Run every attempt at every task from ``start`` on; return the sessions in the tasks' order.
 
     Over chat completions the same model does the same each time. Its draws are seeded, and its arithmetic does not
     depend on what else it generates at the moment.
@@ -55,6 +70,7 @@ def evaluate(
             sessions=tasks * attempts,
             seed=seed,
             split=split,
+            start=start,
             attempts=attempts,
             concurrency=16,
             stream_share=0.0,
@@ -66,8 +82,39 @@ def evaluate(
         )
         report = asyncio.run(run_fleet(plan))
     engine.stop()
-    number = {f"practice-{seed}-{split}-{index}": index for index in range(tasks)}
+    places = range(start, start + tasks)
+    number = {f"practice-{seed}-{split}-{index}": index for index in places}
     return sorted(report.sessions, key=lambda s: (number[s.task.task_id], s.attempt))
+
+
+def evaluate_in_parts(options: argparse.Namespace) -> list[Session]:
+    """Return what :func:`evaluate` does, from processes that each try a part of the tasks."""
+    tasks, processes = options.tasks, min(options.processes, options.tasks)
+    bounds = [tasks * part // processes for part in range(processes + 1)]
+    counts = [end - begin for begin, end in pairwise(bounds)]
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_LOADED_ONCE)
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        parts = pool.map(partial(_evaluate_part, options), bounds, counts)
+        return [session for part in parts for session in part]
+
+
+def _evaluate_part(options: argparse.Namespace, start: int, tasks: int) -> list[Session]:
+    """Evaluate on one core."""
+    import torch
+
+    torch.set_num_threads(1)
+    return evaluate(
+        options.model,
+        tasks=tasks,
+        seed=options.seed,
+        start=start,
+        attempts=options.attempts,
+        temperature=options.temperature,
+        client=options.client,
+        split=options.split,
+        with_tools=options.tools,
+    )
 
 
 def write_report(path: Path, sessions: Iterable[Session]) -> None:
@@ -111,7 +158,8 @@ def main() -> None:
     parser.add_argument(
         "--without-tools", dest="tools", action="store_false", help="a desk that decides alone"
     )
-    parser.add_argument("--threads", type=int, default=1)
+    cores = min(os.cpu_count() or 1, MOST_PROCESSES)
+    parser.add_argument("--processes", type=int, default=cores, help="each with one thread")
     kept_in = os.environ.get(CACHE_VARIABLE)
     parser.add_argument("--cache", type=Path, default=Path(kept_in) if kept_in else None)
     options = parser.parse_args()
@@ -120,20 +168,7 @@ def main() -> None:
         shutil.copyfile(kept, options.report)
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve other work
-    import torch
-
-    torch.set_num_threads(options.threads)
-    sessions = evaluate(
-        options.model,
-        tasks=options.tasks,
-        seed=options.seed,
-        attempts=options.attempts,
-        temperature=options.temperature,
-        client=options.client,
-        split=options.split,
-        with_tools=options.tools,
-    )
+    sessions = evaluate_in_parts(options)
     write_report(options.report, sessions)
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)

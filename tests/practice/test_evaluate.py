@@ -1,10 +1,11 @@
 """The evaluator: one line per attempt, in the form that training reads, and nothing of the prompts."""
 
+import argparse
 import json
 from itertools import batched
 from pathlib import Path
 
-from examples.practice.evaluate import evaluate, write_report
+from examples.practice.evaluate import evaluate, evaluate_in_parts, write_report
 from examples.practice.tasks import make_tasks
 
 
@@ -27,3 +28,21 @@ def test_a_model_does_the_same_each_time_it_is_tried(model_folder: Path) -> None
     said = [[session.outcome.answer for session in sessions] for sessions in tried]
     assert said[0] == said[1]
     assert any(first != second for first, second in batched(said[0], 2))
+
+
+def test_parts_are_tried_as_the_whole_is(model_folder: Path) -> None:
+    options = argparse.Namespace(
+        model=model_folder,
+        tasks=7,
+        seed=5,
+        attempts=2,
+        temperature=0.7,
+        client="openai-chat",
+        split="heldout",
+        tools=True,
+        processes=2,
+    )
+    whole = evaluate(model_folder, tasks=7, seed=5, attempts=2)
+    parts = evaluate_in_parts(options)
+    said = [[(s.task, s.attempt, s.outcome.answer) for s in tried] for tried in (whole, parts)]
+    assert said[0] == said[1]

@@ -41,8 +41,10 @@ class ConsentLookup(Protocol):
         """Return all entries of these subjects and of :data:`EVERY_SUBJECT`, in any order."""
         ...
 
-    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
-        """Return when one of these subjects last asked to be erased; None when nobody did."""
+    def erased_at(self, tenant_id: str, names: Collection[str]) -> datetime | None:
+        """Return when one of these subjects last asked to be erased, or a trajectory of these went with
+        somebody who did; None when neither.
+        """
         ...
 
     def refresh(self) -> None:
@@ -67,7 +69,7 @@ class MemoryConsents:
         entries: Sequence[ConsentEntry] = (),
         erasures: Mapping[tuple[str, str], datetime] | None = None,
     ) -> None:
-        """Start with ``entries``, and with the moment of erasures by tenant and subject."""
+        """Start with ``entries``, and with the moment of erasures by tenant and subject or trajectory."""
         self._entries = list(entries)
         self._erasures = dict(erasures or {})
 
@@ -80,19 +82,19 @@ class MemoryConsents:
         asked = {*subjects, EVERY_SUBJECT}
         return [e for e in self._entries if e.tenant_id == tenant_id and e.subject in asked]
 
-    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
+    def erased_at(self, tenant_id: str, names: Collection[str]) -> datetime | None:
         """See :class:`ConsentLookup`."""
-        return last_erasure(self._erasures, tenant_id, subjects)
+        return last_erasure(self._erasures, tenant_id, names)
 
     def refresh(self) -> None:
         """See :class:`ConsentLookup`; what was added is known at once."""
 
 
 def last_erasure(
-    erasures: Mapping[tuple[str, str], datetime], tenant_id: str, subjects: Collection[str]
+    erasures: Mapping[tuple[str, str], datetime], tenant_id: str, names: Collection[str]
 ) -> datetime | None:
-    """Return the latest of these subjects' erasures."""
-    found = (erasures.get((tenant_id, subject)) for subject in subjects)
+    """Return the latest erasure of these subjects and trajectories."""
+    found = (erasures.get((tenant_id, name)) for name in names)
     return max((moment for moment in found if moment is not None), default=None)
 
 
@@ -109,6 +111,8 @@ class ConsentVerdict:
     """What took the last purpose away, or that there was none."""
     withheld: frozenset[Purpose] = frozenset()
     """What this request or earlier ones lost for the whole conversation."""
+    newly_withheld: frozenset[Purpose] = frozenset()
+    """What of that this request itself took away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class ConsentRequest:
     """When the call was made, where an erasure that came after it has to be obeyed."""
     withheld: frozenset[Purpose] = frozenset()
     """What earlier requests lost for the conversation that the call carries."""
+    trajectories: tuple[str, ...] = ()
+    """Those that the call goes on: one may have gone with a person who was erased."""
 
 
 def judge_consent(
@@ -139,7 +145,8 @@ def judge_consent(
     granted = _granted(spec, request, grants, latest, reasons)
     refusals: list[str] = []
     by_headers = _taken_by_headers(spec, request.headers)
-    withheld = request.withheld.union(*(taken for taken, _ in by_headers))
+    newly_withheld = frozenset[Purpose]().union(*(taken for taken, _ in by_headers))
+    withheld = request.withheld | newly_withheld
     taking = [*_taken(spec, request, people, latest), *by_headers]
     taking += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in withheld]
     if _erased(lookup, request, people):
@@ -151,7 +158,8 @@ def judge_consent(
     reasons += refusals
     if not granted:  # no row will name these people, and a tool's call may name nobody
         by_people = (taken for taken, reason in taking if reason.startswith((_ERASED, _BY_SUBJECT)))
-        withheld = withheld.union(*by_people)
+        newly_withheld = newly_withheld.union(*by_people)
+        withheld |= newly_withheld
     # Written down whether or not it was granted: later steps that carry this one obey it.
     said = (CONVERSATION + purpose for purpose in Purpose if purpose in withheld)
     reasons += [reason for reason in said if reason not in refusals]
@@ -167,6 +175,7 @@ def judge_consent(
         reasons=tuple(reasons),
         refusals=() if granted else tuple(refusals or ["consent:no-purpose"]),
         withheld=withheld,
+        newly_withheld=newly_withheld,
     )
 
 
@@ -193,7 +202,8 @@ class BatchConsent:
         if request.end_user or request.subjects:
             return judge_consent(self._spec, self._lookup, request)
         headers = tuple(one for one in request.headers if one[0].lower() in self._told)
-        asked = (request.facts, request.key_purposes, headers, request.withheld)
+        erased = _erased(self._lookup, request, ())
+        asked = (request.facts, request.key_purposes, headers, request.withheld, erased)
         verdict = self._verdicts.get(asked)
         if verdict is None:
             verdict = judge_consent(self._spec, self._lookup, request)
@@ -202,10 +212,14 @@ class BatchConsent:
 
 
 def _erased(lookup: ConsentLookup, request: ConsentRequest, people: Sequence[str]) -> bool:
-    """Whether somebody concerned asked to be erased after the call: it waited in the spool."""
-    if request.captured_at is None or not people:
+    """Whether somebody concerned asked to be erased after the call, or its conversation went with somebody.
+
+    It waited in the spool meanwhile. A call that names nobody is told by its conversation alone.
+    """
+    names = [*people, *request.trajectories]
+    if request.captured_at is None or not names:
         return False
-    asked = lookup.erased_at(request.facts.tenant, people)
+    asked = lookup.erased_at(request.facts.tenant, names)
     return asked is not None and request.captured_at <= asked
 
 

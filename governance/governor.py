@@ -14,6 +14,7 @@ from governance.near.register import NearRegister
 from governance.passes.admit import Admissions
 from governance.passes.feedback import FeedbackJudge
 from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages
+from governance.passes.late_opt_outs import LateOptOuts
 from governance.passes.redact import RedactionPass
 from governance.passes.rows import RowWriter
 from governance.passes.select import SelectionPass
@@ -109,7 +110,14 @@ class Governor:
         """
         now = self._clock()
         self._consents.refresh()
-        admissions = Admissions(self._bundle, self._consents, self._known, self._pseudonym_key, now)
+        admissions = Admissions(
+            self._bundle,
+            self._consents,
+            self._known,
+            self._pseudonym_key,
+            now,
+            assembly.corrections,
+        )
         unplaced = admissions.unplaced(assembly.unplaced)
         admitted = admissions.admit(assembly.placed)
         redacted = self._redaction.redact(admitted.calls, now)
@@ -120,6 +128,11 @@ class Governor:
         rows = writer.rows(ended, selected)
         corrections = writer.corrections(assembly.corrections, rows)
         feedback = self._feedback.judge(assembly.feedback, rows, corrections, now)
+        judged = [(one.placed, one.admission) for one in ended if one.placed and one.admission]
+        judged += [(one.call.placed, one.call.admission) for one in selected.calls]
+        opt_outs = LateOptOuts(judged, assembly.corrections, self._bundle.content_hash, now)
+        late_decisions = tuple(map(opt_outs.obeyed, redacted.late_decisions))
+        decided = {(row.tenant_id, row.step_id) for row in (*rows.governance, *late_decisions)}
         return GovernedBatch(
             exchanges=rows.exchanges,
             messages=selected.messages,
@@ -128,11 +141,15 @@ class Governor:
             signals=feedback.signals,
             links=writer.links(assembly.links, rows),
             harnesses=selected.harnesses,
-            governance=(*rows.governance, *feedback.decisions),
+            governance=(
+                *rows.governance,
+                *feedback.decisions,
+                *opt_outs.on_stored(self._known, decided),
+            ),
             quarantine=rows.quarantine,
             corrections=corrections,
             rewrites=tuple(redacted.rewrites),
-            late_decisions=tuple(redacted.late_decisions),
+            late_decisions=late_decisions,
         )
 
     def stored(self, batch: GovernedBatch) -> None:

@@ -69,6 +69,12 @@ class KnownContent(Protocol):
         """Return the decision that holds for each of ``step_ids`` that is stored."""
         ...
 
+    def decisions_in(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> list[GovernanceRecord]:
+        """Return the decision that holds for each step of these trajectories."""
+        ...
+
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """Return the purposes that these trajectories lost for their later calls, by trajectory."""
         ...
@@ -157,6 +163,17 @@ class MemoryKnownContent:
         found = (self._decisions.get((tenant_id, name)) for name in sorted(step_ids))
         return [row for row in found if row is not None]
 
+    def decisions_in(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> list[GovernanceRecord]:
+        """See :class:`KnownContent`."""
+        steps = [
+            row.step_id
+            for row in self._decisions.values()
+            if row.trajectory_id in trajectory_ids and not is_about_feedback(row)
+        ]
+        return self.decisions(tenant_id, steps)
+
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """See :class:`KnownContent`."""
         found = {name: self._withheld.get((tenant_id, name)) for name in trajectory_ids}
@@ -203,6 +220,11 @@ class MemoryKnownContent:
             for row in self._decisions.values()
             if row.tenant_id == tenant_id and row.trajectory_id in trajectory_ids
         )
+
+
+def is_about_feedback(row: GovernanceRecord) -> bool:
+    """Whether a decision is about a piece of feedback: it stands under that one's name, not a step's."""
+    return any(reason.startswith("signal:") for reason in row.reasons[:1])
 
 
 def name_parts_of_reports(reports: Iterable[tuple[str, str]]) -> dict[str, tuple[NamePart, ...]]:

@@ -11,6 +11,20 @@ if TYPE_CHECKING:
     from lakehouse.read.conversations import RunSql
 
 _COLUMNS = "tenant_id, subject, purpose, granted, recorded_at, reference"
+_ERASED = """
+WITH went AS (
+    SELECT tenant_id, erasure_id, recorded_at,
+           unnest(json_extract_string(report, '$.reach.trajectories[*]')) AS name
+    FROM erasures
+), begun AS (
+    SELECT tenant_id, erasure_id, name, min(recorded_at) AS moment FROM went GROUP BY ALL
+)
+SELECT tenant_id, subject AS name, max(recorded_at) AS moment
+FROM erasures WHERE status = 'requested' GROUP BY ALL
+UNION ALL
+SELECT tenant_id, name, max(moment) FROM begun GROUP BY ALL
+"""
+"""When people asked to be erased, and when the trajectories that concerned them went."""
 
 
 class LakeConsents:
@@ -38,12 +52,12 @@ class LakeConsents:
                 for entry in self._entries.get((tenant_id, subject), ())
             ]
 
-    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
-        """Return when one of these subjects last asked to be erased."""
+    def erased_at(self, tenant_id: str, names: Collection[str]) -> datetime | None:
+        """Return when one of these subjects last asked to be erased, or one of these trajectories went."""
         if self._files is None:
             self.refresh()
         with self._lock:
-            return last_erasure(self._erasures, tenant_id, subjects)
+            return last_erasure(self._erasures, tenant_id, names)
 
     def refresh(self) -> None:
         """See what was granted or withdrawn since, and who asked to be erased."""
@@ -58,12 +72,6 @@ class LakeConsents:
         entries: dict[tuple[str, str], list[ConsentEntry]] = {}
         for row in table.to_pylist():
             entries.setdefault((row["tenant_id"], row["subject"]), []).append(ConsentEntry(**row))
-        asked = self._query(
-            "SELECT tenant_id, subject, max(recorded_at) AS moment FROM erasures "
-            "WHERE status = 'requested' GROUP BY ALL",
-            None,
-        )
-        self._erasures = {
-            (row["tenant_id"], row["subject"]): row["moment"] for row in asked.to_pylist()
-        }
+        asked = self._query(_ERASED, None).to_pylist()
+        self._erasures = {(row["tenant_id"], row["name"]): row["moment"] for row in asked}
         self._entries, self._files = entries, files

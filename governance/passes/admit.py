@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -29,7 +29,7 @@ from governance.policy.selector import Facts
 from governance.redact.pseudonym import recorded_ids, subject_id, subject_ids
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent
-from trajectory.assembly.result import PlacedCall
+from trajectory.assembly.result import PlacedCall, PlacedCorrection
 from trajectory.call import Call, CallKind
 from trajectory.exchange import ExchangeOutcome, Headers
 
@@ -51,6 +51,7 @@ class Admissions:
         known: KnownContent,
         pseudonym_key: bytes,
         now: datetime,
+        corrections: Sequence[PlacedCorrection] = (),
     ) -> None:
         """Judge at one moment.
 
@@ -60,6 +61,7 @@ class Admissions:
             known: what the lake already holds.
             pseudonym_key: names people.
             now: the moment of decisions.
+            corrections: what the batch changes about calls of earlier ones.
         """
         self._bundle = bundle
         self._consents = consents
@@ -67,6 +69,9 @@ class Admissions:
         self._known = known
         self._pseudonym_key = pseudonym_key
         self._now = now
+        self._joined: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for one in corrections:
+            self._joined[one.tenant_id, one.trajectory_id].add(one.stored_trajectory_id)
 
     def unplaced(self, calls: Sequence[Call]) -> list[EndedCall]:
         """End the calls that belong to no trajectory: refused, without content, or not readable."""
@@ -80,10 +85,9 @@ class Admissions:
         result = AdmittedBatch[AdmittedCall]([], [])
         withheld = self._withheld_before(placed)
         for one in placed:
-            conversation = (one.call.exchange.client.tenant_id, one.trajectory_id)
-            answer = self._admit(one, withheld.get(conversation, frozenset()))
+            answer = self._admit(one, self._inherited(one, withheld))
             if answer.admission is not None:
-                withheld[conversation] = answer.admission.consent.withheld
+                withheld[_conversation(one)] = answer.admission.consent.withheld
             _sort(result, answer)
         return result
 
@@ -92,10 +96,9 @@ class Admissions:
         result = AdmittedBatch[RedactedCall]([], [])
         withheld: dict[tuple[str, str], frozenset[Purpose]] = {}
         for one in calls:
-            conversation = (one.tenant_id, one.placed.trajectory_id)
-            answer = self._admit_again(one, withheld.get(conversation, frozenset()))
+            answer = self._admit_again(one, self._inherited(one.placed, withheld))
             if answer.admission is not None:
-                withheld[conversation] = answer.admission.consent.withheld
+                withheld[_conversation(one.placed)] = answer.admission.consent.withheld
             _sort(result, answer)
         return result
 
@@ -118,8 +121,13 @@ class Admissions:
             return ended_early(call, "refused", placed)
         try:
             end_user = self._end_user(call)
-            asked = self._named(call, subject_ids)
-            admission = self._ask(call, end_user=end_user, subjects=asked, withheld=withheld)
+            admission = self._ask(
+                call,
+                end_user=end_user,
+                subjects=self._named(call, subject_ids),
+                withheld=withheld,
+                trajectories=self._gone_on(placed),
+            )
             named = self._named(call, recorded_ids)
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             return held_early(call, "policy", failed(error), placed)
@@ -155,6 +163,7 @@ class Admissions:
             subjects=(*self._named(one.placed.call, subject_ids), *found.subjects),
             classes=data_classes(found.report.counts),
             withheld=one.withheld,
+            trajectories=self._gone_on(one.placed),
         )
         judged = replace(one, admission=admission)
         if admission.without == one.admission.without:
@@ -169,6 +178,7 @@ class Admissions:
         subjects: tuple[str, ...] = (),
         classes: tuple[str, ...] = (),
         withheld: frozenset[Purpose] = frozenset(),
+        trajectories: tuple[str, ...] = (),
     ) -> Admission:
         """Judge one call.
 
@@ -178,6 +188,7 @@ class Admissions:
             subjects: keyed pseudonyms of people that the content names.
             classes: classes of what redaction found.
             withheld: what earlier requests lost for the conversation.
+            trajectories: those that the call goes on.
         """
         facts = facts_of(call, classes)
         retention = judge_retention(self._bundle.retention.spec, facts, call.exchange.started_at)
@@ -189,6 +200,7 @@ class Admissions:
             subjects=subjects,
             captured_at=None if retention.legal_hold else call.exchange.started_at,
             withheld=withheld,
+            trajectories=trajectories,
         )
         consent = self._consent.judge(request)
         level, without, reasons = _capture(self._bundle, call, facts)
@@ -213,12 +225,29 @@ class Admissions:
         """Return what the conversations of these calls lost before this batch."""
         asked: dict[str, set[str]] = defaultdict(set)
         for one in calls:
-            asked[one.call.exchange.client.tenant_id].add(one.trajectory_id)
+            asked[one.call.exchange.client.tenant_id].update(self._gone_on(one))
         return {
             (tenant, trajectory): frozenset(map(Purpose, purposes))
             for tenant, trajectories in asked.items()
             for trajectory, purposes in self._known.withheld(tenant, trajectories).items()
         }
+
+    def _inherited(
+        self, placed: PlacedCall, withheld: Mapping[tuple[str, str], frozenset[Purpose]]
+    ) -> frozenset[Purpose]:
+        """Return what the conversations that a call goes on have lost so far."""
+        tenant = placed.call.exchange.client.tenant_id
+        lost = (withheld.get((tenant, name), frozenset()) for name in self._gone_on(placed))
+        return frozenset[Purpose]().union(*lost)
+
+    def _gone_on(self, placed: PlacedCall) -> tuple[str, ...]:
+        """Return the trajectories that a call goes on: its own, one whose history it took over under another
+        session's name, and those that steps of these were stored in.
+        """
+        tenant, resumed = placed.call.exchange.client.tenant_id, placed.resumed_trajectory_id
+        names = [placed.trajectory_id, *([resumed] if resumed else [])]
+        joined = (one for name in names for one in sorted(self._joined.get((tenant, name), ())))
+        return tuple(dict.fromkeys([*names, *joined]))
 
     def _end_user(self, call: Call) -> str | None:
         if not call.end_user:
@@ -241,6 +270,10 @@ class Admissions:
         ]
         end_user = subject_id(self._pseudonym_key, tenant, call.end_user) if call.end_user else None
         return tuple(one for one in dict.fromkeys(named) if one != end_user)
+
+
+def _conversation(placed: PlacedCall) -> tuple[str, str]:
+    return placed.call.exchange.client.tenant_id, placed.trajectory_id
 
 
 def _sort[T: AdmittedCall](result: AdmittedBatch[T], answer: T | EndedCall) -> None:

@@ -15,7 +15,7 @@ from governance.trial.run import judge_given
 _SENTENCES = {
     "consent:key": "the client key grants purposes",
     "consent:registry": "the registry grants purposes to the tenant",
-    "consent:erased": "a person in the call was erased after it was captured",
+    "consent:erased": "a person in the call, or its conversation, was erased after it was captured",
     "consent:no-purpose": "nobody granted a purpose that nothing took away",
     "consent:header:purposes": "the request's header allows only some purposes",
     "consent:header:opt-out": "the request's header opts out",

@@ -124,9 +124,9 @@ class ServiceConsents:
             *(one for one in service if (one.subject, one.purpose) not in withdrawn),
         ]
 
-    def erased_at(self, tenant_id: str, subjects: Collection[str]) -> datetime | None:
+    def erased_at(self, tenant_id: str, names: Collection[str]) -> datetime | None:
         """Return what the registry knows of erasures."""
-        return self._registry.erased_at(tenant_id, subjects)
+        return self._registry.erased_at(tenant_id, names)
 
     def refresh(self) -> None:
         """See what the registry holds now."""

@@ -117,6 +117,9 @@ def erase_subject(
         held_subjects = _subjects_in(lake, tenant, subjects, held)
         feedback = {tenant: _wide_feedback(lake, tenant, names, holds)}
         unfinished = _unfinished(lake, tenant, subjects, removal_id)
+        if names and not dry_run:  # first: what goes tells whom its later calls belong to
+            begun = {"reach": {"trajectories": names}}
+            _record(lake, tenant, subjects, removal_id, "begun", reference, begun)
         report = _remove(
             lake, {tenant: names}, feedback, removal_id, len(held), dry_run, progress,
             earlier=[*unfinished],

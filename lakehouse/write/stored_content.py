@@ -17,6 +17,7 @@ from governance.stored_content import (
     StoredText,
     StoredTrajectory,
     as_message,
+    is_about_feedback,
     name_parts_of_reports,
 )
 from lakehouse.erasure.removal import together
@@ -47,7 +48,7 @@ class LakeKnownContent:
         self._rewritten = RewrittenMessages(lake, "messages", "message_id")
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
-        """Return the purposes that headers took away from these trajectories, by trajectory."""
+        """Return the purposes that these trajectories lost for their later calls, by trajectory."""
         asked = {
             withheld_name(trajectory, purpose): (trajectory, purpose.value)
             for trajectory in trajectory_ids
@@ -99,13 +100,25 @@ class LakeKnownContent:
 
     def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
         """Return the decision that holds for each of ``step_ids`` that is stored."""
-        if not step_ids:
+        return self._decided(tenant_id, "step_id", step_ids)
+
+    def decisions_in(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> list[GovernanceRecord]:
+        """Return the decision that holds for each step of these trajectories."""
+        rows = self._decided(tenant_id, "trajectory_id", trajectory_ids)
+        return [row for row in rows if not is_about_feedback(row)]
+
+    def _decided(
+        self, tenant_id: str, column: str, names: Collection[str]
+    ) -> list[GovernanceRecord]:
+        if not names:
             return []
         rows = self._lake.query(
-            "SELECT * FROM governance WHERE tenant_id = ? "
-            "AND step_id IN (SELECT unnest(?::VARCHAR[])) QUALIFY row_number() OVER "
+            "SELECT * FROM governance WHERE tenant_id = ? "  # noqa: S608 - a column's name
+            f"AND {column} IN (SELECT unnest(?::VARCHAR[])) QUALIFY row_number() OVER "
             "(PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1 ORDER BY step_id",
-            parameters=[tenant_id, sorted(step_ids)],
+            parameters=[tenant_id, sorted(names)],
         ).to_pylist()
         return [_decision(row) for row in rows]
 

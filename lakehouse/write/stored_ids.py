@@ -89,7 +89,7 @@ class RewrittenMessages(IdIndex):
 
 
 class WithheldPurposes(IdIndex):
-    """Of the table ``governance``: trajectories, each with a purpose that a header took away."""
+    """Of the table ``governance``: trajectories, each with a purpose that it lost for its later calls."""
 
     def _hashes_in(self, file: str) -> Keys:
         import pyarrow.compute as pc

@@ -34,7 +34,7 @@ from tests.governance.factories import (
     user,
 )
 from tests.governance.redaction_support import redactor
-from trajectory.assembly.result import PlacedCall, PlacedFeedback, PlacedLink
+from trajectory.assembly.result import PlacedCall, PlacedCorrection, PlacedFeedback, PlacedLink
 from trajectory.call import Call, CallKind, SessionHint, TokenCapture, ToolDispatch
 from trajectory.canonical import JsonObject, content_hash
 from trajectory.errors import ConfigurationError
@@ -490,6 +490,40 @@ def test_where_a_person_may_not_be_kept_calls_of_the_conversation_that_name_nobo
         found |= dispositions(batch)
         assert "zebras" not in text_of(batch)
     assert found == {"step1": "left_out", "step2": "left_out", "step3": "stored"}
+
+
+def test_a_call_of_a_conversation_that_was_erased_belongs_to_whom_it_concerned(
+    tmp_path: Path,
+) -> None:
+    """Its people went with the rows: the call names nobody, and waited in the spool."""
+    erased = MemoryConsents(erasures={("acme", "t1"): T0 + timedelta(seconds=2)})
+    joined = PlacedCorrection(
+        tenant_id="acme", step_id="stepX", started_at=T0, trajectory_id="t2",
+        stored_trajectory_id="t1", began=True, step_index=1, parent_step_id="step2", branch=0,
+        role_in_graph="agent", key_source="prefix", context_keep=0, context_skip=0,
+        results_skip=0, retry_of=None, duplicate_of=None, session_hint=None, group_id=None,
+        side_effect=None, links=(),
+    )  # fmt: skip
+    work = replace(
+        assembly(
+            placed(call(1, [user("zebras")])),
+            placed(call(2, [user("zebras")]), trajectory="t2"),
+            placed(call(2, [user("zebras")]), "step0", "t3", resumed_trajectory_id="t1"),
+            placed(call(3, [user("hello")]), "step4", trajectory="t4"),
+        ),
+        corrections=(joined,),
+    )
+    batch = governor(consents=erased).judge(work)
+    assert dispositions(batch) == {
+        "step1": "left_out", "step2": "left_out", "step0": "left_out", "step4": "stored",
+    }  # fmt: skip
+    assert "zebras" not in text_of(batch)
+    since = governor(consents=erased).judge(assembly(placed(call(3, [user("hello")]))))
+    assert dispositions(since) == {"step3": "stored"}
+    hold = "[{name: case, match: {tenant: acme}, reference: C-1}]"
+    policy = bundle(tmp_path, retention=f"{{classes: {{a: 9}}, default: a, legal_holds: {hold}}}")
+    kept = governor(policy, consents=erased).judge(work)
+    assert set(dispositions(kept).values()) == {"stored"}
 
 
 class RefusingGate:

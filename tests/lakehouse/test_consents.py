@@ -39,3 +39,21 @@ def test_the_latest_erasure_of_the_people_asked_for(tmp_path: Path) -> None:
     assert consents.erased_at("acme", ["p1", "p2"]) == make.NOON + timedelta(minutes=1)
     assert consents.erased_at("acme", ["p2"]) is None
     assert consents.erased_at("other", ["p1"]) is None
+
+
+def test_when_trajectories_went_with_somebody(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    consents = lake.consents()
+    lake.append_rows("erasures", [{
+        "tenant_id": "acme", "erasure_id": "e1", "subject": subject, "status": status,
+        "recorded_at": make.NOON + timedelta(minutes=minute), "report": report,
+    } for subject in ("p1", "p2") for minute, (status, report) in enumerate((
+        ("requested", "{}"),
+        ("begun", '{"reach":{"trajectories":["t1","t2"]}}'),
+        ("done", '{"reach":{"substrates":[],"trajectories":["t1","t2"]},"rows":{}}'),
+    ))])  # fmt: skip
+    consents.refresh()
+    assert consents.erased_at("acme", ["t1"]) == make.NOON + timedelta(minutes=1)
+    assert consents.erased_at("acme", ["p1"]) == make.NOON
+    assert consents.erased_at("acme", ["t3"]) is None
+    assert consents.erased_at("other", ["t1"]) is None

@@ -9,7 +9,7 @@ from trajectory.assembly.effects import SideEffect
 from trajectory.assembly.fact_maker import FactMaker
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.graph import DROPPED, HELPERS, SUBAGENT_CALL, StateIndex
-from trajectory.assembly.placer import Placer
+from trajectory.assembly.placer import RESUMED, Placer
 from trajectory.assembly.quotations import is_near
 from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
 from trajectory.assembly.sessions import place_feedback
@@ -115,7 +115,10 @@ class Assembler:
         assembly = Assembly(
             tuple(
                 sorted(
-                    [*map(_placed, fresh), *(placed for placed, _ in shadows)],
+                    [
+                        *(_placed(fact, self._resumed(fact)) for fact in fresh),
+                        *(placed for placed, _ in shadows),
+                    ],
                     key=lambda placed: _started(placed.call),
                 )
             ),
@@ -133,6 +136,13 @@ class Assembler:
         for fact in facts:
             self._placer.place(fact)
             self._latest = max(self._latest, fact.order)
+
+    def _resumed(self, fact: Fact) -> str | None:
+        """Return the trajectory whose history the call took over under another session's name."""
+        steps = (
+            self._index.steps.get(link.from_step_id) for link in fact.links if link.kind == RESUMED
+        )
+        return next((step.trajectory_id for step in steps if step is not None), None)
 
     def _misled_by(self, fresh: Sequence[Fact], listings: Sequence[Fact]) -> set[Fact]:
         """Return dispatches placed without what is known now: results told later, late listings."""
@@ -343,7 +353,7 @@ def _started(call: Call) -> tuple[datetime, str]:
     return call.exchange.started_at, call.exchange.exchange_id
 
 
-def _placed(fact: Fact) -> PlacedCall:
+def _placed(fact: Fact, resumed: str | None) -> PlacedCall:
     call, placement = fact.call, fact.placement
     if call is None or placement is None:
         raise ValueError("a fact of this batch has its call and its place")
@@ -364,6 +374,7 @@ def _placed(fact: Fact) -> PlacedCall:
         retry_of=placement.retry_of,
         duplicate_of=placement.duplicate_of,
         session_hint=placement.session_hint,
+        resumed_trajectory_id=resumed,
         group_id=placement.group_id,
         side_effect=placement.side_effect,
         context_is_delta=placement.is_delta,

@@ -18,6 +18,8 @@ from trajectory.assembly.quotations import Echo, EchoKind, find_echo
 from trajectory.assembly.sessions import Identity, identify
 
 SUBAGENT_RETURN = "subagent_return"
+RESUMED = "prefix"
+"""Kind of the link to a step of another session whose history a call took over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,7 @@ class Placer:
         if place.caller is not None:
             self._add_link(fact, SUBAGENT_CALL, place.caller.step_id)
         if place.resumed is not None:
-            self._add_link(fact, "prefix", place.resumed.step_id)
+            self._add_link(fact, RESUMED, place.resumed.step_id)
         if place.parent is not None and placement.role != "discarded":
             if fact.is_handed_over and fact.system != place.parent.system:
                 self._add_link(fact, "handoff", place.parent.step_id)

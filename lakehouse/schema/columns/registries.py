@@ -30,10 +30,14 @@ ERASURES = (
     TENANT,
     need("erasure_id", TEXT, "Identity of the erasure"),
     content("subject", TEXT, "Keyed pseudonym"),
-    need("status", TEXT, "requested or done"),
+    need("status", TEXT, "requested, begun (rows go, if there are any) or done"),
     need("recorded_at", TIME, "When this state was reached"),
     may("reference", TEXT, "Ticket or document"),
-    content("report", TEXT, "JSON: rows removed per table, substrates, runs, models concerned"),
+    content(
+        "report",
+        TEXT,
+        "JSON: rows removed per table; trajectories, substrates, runs, models concerned",
+    ),
 )
 
 SUBSTRATES = (

@@ -100,8 +100,8 @@ def test_the_register_says_what_was_done(lake: Lake) -> None:
     erase_subject(lake, "acme", ["p1", "p1-mail"], reference="DSR-1")
     rows = lake.query("SELECT * FROM erasures ORDER BY recorded_at").to_pylist()
     assert [(row["subject"], row["status"]) for row in rows] == [
-        ("p1", "requested"), ("p1-mail", "requested"), ("p1", "done"), ("p1-mail", "done"),
-    ]  # fmt: skip
+        (whom, status) for status in ("requested", "begun", "done") for whom in ("p1", "p1-mail")
+    ]
     assert json.loads(rows[-1]["report"])["rows"]["steps"] == 4
 
 
@@ -110,6 +110,19 @@ def test_the_same_erasure_again_finds_nothing(lake: Lake) -> None:
     again = erase_subject(lake, "acme", ["p1"])
     assert again.reach.trajectories == ()
     assert again.rows == {}
+
+
+def test_a_killed_erasure_has_said_which_trajectories_go(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(erase, "purge_history", killed)
+        with pytest.raises(KeyboardInterrupt):
+            erase_subject(lake, "acme", ["p1"])
+    assert erase_subject(lake, "acme", ["p1"]).reach.trajectories == ()
+    consents = lake.consents()
+    assert all(consents.erased_at("acme", [name]) for name in ("t0", "t1"))
+    assert consents.erased_at("acme", ["t2"]) is None
 
 
 def test_appends_go_on_after_an_erasure(lake: Lake) -> None:

@@ -173,6 +173,8 @@ def test_a_session_header_beats_the_prefix() -> None:
     assert {item.key_source for item in placed} == {"header:x-headrace-session"}
     assert [link.kind for link in assembly.links] == ["prefix"]
     assert placed[2].context_keep == 0
+    known = placed[0].trajectory_id
+    assert [item.resumed_trajectory_id for item in placed] == [None, None, known]
 
 
 def test_a_fork_counts_up_and_is_linked() -> None:

@@ -1,0 +1,72 @@
+"""An opt-out that comes late takes from stored steps what it would have taken in the order of time."""
+
+from dataclasses import replace
+
+from governance.records import GovernedBatch
+from governance.stored_content import MemoryKnownContent
+from tests.governance.factories import (
+    ALL_PURPOSES,
+    NOW,
+    assembly,
+    assistant,
+    call,
+    child,
+    feedback,
+    governor,
+    placed,
+    user,
+)
+from trajectory.assembly.result import PlacedCall
+
+OPT_OUT = {"headers": [("x-headrace-opt-out", "train")]}
+FIRST = placed(call(2, [user("hello")], "hi"))
+SECOND = child(call(4, [user("hello"), assistant("hi"), user("more")], "ok"), FIRST)
+BESIDE = placed(call(5, [user("hello")]), trajectory="t2")
+
+
+def judged(known: MemoryKnownContent, *calls: PlacedCall) -> GovernedBatch:
+    batch = governor(known=known).judge(assembly(*calls))
+    known.add(batch)
+    return batch
+
+
+def purposes(batch: GovernedBatch) -> dict[str, tuple[str, ...]]:
+    return {row.step_id: row.purposes for row in batch.governance}
+
+
+def test_later_steps_get_a_decision_without_what_was_taken_away() -> None:
+    known = MemoryKnownContent()
+    before = judged(known, FIRST, SECOND, BESIDE).governance[1]
+    late = judged(known, placed(call(3, [user("I have diabetes")], **OPT_OUT)))
+    assert purposes(late) == {"step3": ("debug", "eval"), "step4": ("debug", "eval")}
+    (row,) = (one for one in late.governance if one.step_id == "step4")
+    assert row == replace(before, decided_at=NOW, purposes=("debug", "eval"), reasons=row.reasons)
+    assert row.reasons[: len(before.reasons)] == before.reasons
+    assert "consent:conversation:train_rl" in row.reasons
+    # It is done once, and an earlier call that says nothing takes nothing away.
+    again = judged(known, placed(call(3, [user("I have diabetes")], **OPT_OUT), "step3b"))
+    assert "step4" not in purposes(again)
+    assert purposes(judged(known, placed(call(1, [user("x")]))))["step1"] == ("debug", "eval")
+    assert purposes(known_rows(known)) == {"step2": ALL_PURPOSES}
+
+
+def known_rows(known: MemoryKnownContent) -> GovernedBatch:
+    return GovernedBatch(governance=tuple(known.decisions("acme", ["step2"])))
+
+
+def test_feedback_keeps_its_own_decision() -> None:
+    known = MemoryKnownContent()
+    said = feedback(step="step4", rationale="thank jo@corp.io")
+    batch = governor(known=known).judge(assembly(FIRST, SECOND, feedback=[said]))
+    known.add(batch)
+    assert len(batch.governance) == 3
+    late = judged(known, placed(call(3, [user("I have diabetes")], **OPT_OUT)))
+    assert purposes(late).keys() == {"step3", "step4"}
+
+
+def test_a_retry_that_is_a_repetition_counts_too() -> None:
+    known = MemoryKnownContent()
+    judged(known, FIRST, SECOND)
+    late = judged(known, placed(call(3, [user("hello")], "hi", **OPT_OUT)))
+    assert [row.disposition for row in late.exchanges] == ["duplicate"]
+    assert purposes(late)["step4"] == ("debug", "eval")

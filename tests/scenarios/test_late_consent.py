@@ -1,0 +1,120 @@
+"""What a call says of consent, or whom it belongs to, holds for its conversation in whatever order calls come."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import run
+from lakehouse.lake import Lake
+from tests.headrace.installations import ALL, PlantedInstallation, chat
+from trajectory.canonical import JsonObject
+from trajectory.exchange import Exchange
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+PERSON = "jo.frame@corp-mail.com"
+OPT_OUT = ("x-headrace-opt-out", "train")
+LEFT = {"debug", "eval"}
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlantedInstallation:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    return PlantedInstallation(tmp_path)
+
+
+def said(text: str) -> list[JsonObject]:
+    return [{"role": "user", "content": text}]
+
+
+def gone_on(text: str) -> list[JsonObject]:
+    """Return a conversation that begins with this text."""
+    return [*said(text), {"role": "assistant", "content": "done"}, *said("And now?")]
+
+
+def call(
+    number: int,
+    messages: list[JsonObject],
+    *headers: tuple[str, str],
+    session: str = "s1",
+    **body: str,
+) -> Exchange:
+    one = chat(number, messages, **body)
+    named = (*one.request.headers, ("x-headrace-session", session), *headers)
+    return replace(one, request=replace(one.request, headers=named))
+
+
+def purposes(house: PlantedInstallation) -> list[set[str]]:
+    """Return what each stored step may be used for now, in the order of time."""
+    rows = Lake.open(str(house.home.lake)).query(
+        "SELECT p.purposes FROM steps s JOIN permissions p USING (tenant_id, step_id) ORDER BY s.started_at"
+    )
+    return [{*row} for row in rows["purposes"].to_pylist()]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_late_call_that_names_nobody_goes_with_the_erased_person_of_its_conversation(
+    house: PlantedInstallation,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    killed: bool,
+) -> None:
+    """Number 1 came before all that was stored, and begins the trajectory anew."""
+    house.govern(call(2, said("Refund me."), user=PERSON), call(9, said("Hello."), session="s2"))
+    erase = ["erase", PERSON, "--tenant", "acme", "--yes", "--json"]
+    if killed:
+        with monkeypatch.context() as patched:
+            patched.setattr("headrace.services.erasure.sweep_near", _killed)
+            assert run(erase) != 0
+    assert run(erase) == 0
+    capsys.readouterr()
+    late = call(number, said("The zebras are sent."))
+    again = call(4, gone_on("Refund me."), session="s3")
+    beside = call(5, said("Where is my lamp?"), session="s2")
+    assert house.govern(late, again, beside) == {"left_out": 2, "stored": 1}
+    assert house.at_rest(["zebras"]) == {}
+    left_out = Lake.open(str(house.home.lake)).query(
+        "SELECT reasons FROM exchanges WHERE disposition = 'left_out' ORDER BY started_at"
+    )
+    assert left_out["reasons"].to_pylist()[0] == ["consent:erased"]
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_an_opt_out_that_comes_late_reaches_later_calls_that_are_stored(
+    house: PlantedInstallation, number: int
+) -> None:
+    house.govern(
+        call(2, said("Hello.")), call(4, gone_on("Hello.")), call(5, said("x"), session="s2")
+    )
+    assert purposes(house) == [{*ALL}] * 3
+    house.govern(call(number, said("I have diabetes."), OPT_OUT))
+    expected = {
+        1: [LEFT, LEFT, LEFT, {*ALL}],
+        3: [{*ALL}, LEFT, LEFT, {*ALL}],
+    }
+    assert purposes(house) == expected[number]
+    house.govern(call(6, said("Bye.")))
+    assert purposes(house) == [*expected[number], LEFT]
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_opt_out_goes_with_a_history_that_another_session_takes_over(
+    house: PlantedInstallation, batches: int
+) -> None:
+    whole = [
+        call(1, said("I have diabetes."), OPT_OUT),
+        call(2, gone_on("I have diabetes."), session="s2"),
+        call(3, said("Thanks."), session="s2"),
+        call(4, said("Hello."), session="s3"),
+    ]
+    for part in [whole] if batches == 1 else [whole[:1], whole[1:]]:
+        house.govern(*part)
+    assert purposes(house) == [LEFT, LEFT, LEFT, {*ALL}]

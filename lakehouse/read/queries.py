@@ -1,5 +1,6 @@
 """Trusted SQL of this process: one session that is kept from query to query, one for each of the past."""
 
+import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from lakehouse.read.corrections import CORRECTIONS
 from lakehouse.read.dependencies import named
 from lakehouse.read.session import Session, Snapshot
 from lakehouse.read.snapshot import AsOf, Files
-from lakehouse.read.spill import spill_folder
+from lakehouse.read.spill import SpillFolder
 from lakehouse.sandbox.deadline import NotListeningError
 from lakehouse.storage.location import Location
 
@@ -39,7 +40,7 @@ class Queries:
         if self.session is not None and self.session.left_behind > _LEFT_BEHIND:
             self.close()
         if self.session is None:
-            self.session = Session(self._files.now(), connection=connect(self._bounds()))
+            self.session = self._begun(self._files.now())
         else:
             self.session.bind(self._files.now(named(sql)))
         try:
@@ -75,7 +76,7 @@ class Queries:
 
     @contextmanager
     def _session(self, files: Snapshot) -> Iterator[Session]:
-        session = Session(files, connection=connect(self._bounds()))
+        session = self._begun(files)
         try:
             yield session
         except NotListeningError:  # in use for ever: closing it would wait as long
@@ -85,5 +86,13 @@ class Queries:
             raise
         session.close()
 
-    def _bounds(self) -> dict[str, str]:
-        return {"memory_limit": _MEMORY, "temp_directory": str(spill_folder(self._location))}
+    def _begun(self, files: Snapshot) -> Session:
+        spills = SpillFolder(self._location)
+        bounds = {"memory_limit": _MEMORY, "temp_directory": str(spills.path)}
+        try:
+            session = Session(files, connection=connect(bounds))
+        except BaseException:
+            spills.release()
+            raise
+        weakref.finalize(session, spills.release)
+        return session

@@ -182,6 +182,9 @@ class Signal:
     span_start: int | None = None
     """Counted from 0, in the answer as the client got it."""
     span_end: int | None = None
+    app_id: str | None = None
+    """Of the client that gave it: a response id means the response of its own application first."""
+    environment: str | None = None
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
 

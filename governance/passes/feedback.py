@@ -115,6 +115,8 @@ def signal_of(
         span_unit=unit,
         span_start=start,
         span_end=end,
+        app_id=feedback.client.app_id,
+        environment=feedback.client.environment,
     )
     return RedactedSignal(signal, RedactionReport().joined(*reports))
 

@@ -40,7 +40,9 @@ MESSAGES = _repeated("messages", "messages_once")
 DECISIONS = _repeated("governance", "governance_latest")
 
 _SIGNALS = TABLES["signals"]
-_PLACED = [name for name in _SIGNALS.arrow.names if name != "event_date"]
+_PLACED = [
+    name for name in _SIGNALS.arrow.names if name not in ("event_date", "app_id", "environment")
+]
 _WIDE = (
     "tenant_id", "trajectory_id", "name", "value", "label", "source_kind", "is_gold", "target_kind",
     "observed_at", "recorded_at", "signal_id",

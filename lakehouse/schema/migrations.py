@@ -36,6 +36,7 @@ CHANGES: dict[int, str] = {
     10: "table artifacts",
     11: "steps: artifacts",
     12: "steps: mean_logprob",
+    13: "signals: app_id, environment",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

@@ -20,7 +20,8 @@ CREATE SCHEMA IF NOT EXISTS unplaced;
 CREATE OR REPLACE VIEW unplaced.feedback AS
 SELECT * FROM signals WHERE trajectory_id IS NULL;
 
--- Late feedback may name only the response; its step is known by now.
+-- Late feedback may name only the response; its step is known by now. Small servers number their
+-- responses: one of the application that gave the feedback comes before those of others.
 CREATE OR REPLACE VIEW unplaced.placed AS
 SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
        coalesce(s.trajectory_id, CASE WHEN g.target_kind = 'trajectory' THEN g.target_id END)
@@ -30,12 +31,15 @@ SELECT g.tenant_id, g.signal_id, g.target_kind, g.target_id,
        g.supersedes, g.is_gold, g.span_unit, g.span_start, g.span_end
 FROM unplaced.feedback g
 LEFT JOIN (
-    SELECT tenant_id, response_id AS target_id, 'response' AS target_kind,
-           arg_min(step_id, started_at) AS step_id, arg_min(trajectory_id, started_at) AS trajectory_id
-    FROM steps
-    WHERE response_id IN (SELECT target_id FROM unplaced.feedback
-                          WHERE target_kind = 'response')
-    GROUP BY tenant_id, response_id
+    SELECT tenant_id, signal_id AS name, 'response' AS target_kind,
+           arg_min(step_id, (is_other, started_at)) AS step_id,
+           arg_min(trajectory_id, (is_other, started_at)) AS trajectory_id
+    FROM (SELECT f.tenant_id, f.signal_id, t.step_id, t.trajectory_id, t.started_at,
+                 (t.app_id = f.app_id AND t.environment = f.environment) IS NOT TRUE AS is_other
+          FROM unplaced.feedback f
+          JOIN steps t ON t.tenant_id = f.tenant_id AND t.response_id = f.target_id
+          WHERE f.target_kind = 'response')
+    GROUP BY tenant_id, signal_id
     UNION ALL
     SELECT tenant_id, step_id, 'step', any_value(step_id), any_value(trajectory_id)
     FROM steps
@@ -49,7 +53,8 @@ LEFT JOIN (
     WHERE exchange_id IN (SELECT target_id FROM unplaced.feedback
                           WHERE target_kind IN ('step', 'token_span'))
     GROUP BY tenant_id, exchange_id
-) s ON g.tenant_id = s.tenant_id AND g.target_id = s.target_id
+) s ON g.tenant_id = s.tenant_id
+   AND s.name = CASE g.target_kind WHEN 'response' THEN g.signal_id ELSE g.target_id END
    AND s.target_kind = CASE g.target_kind WHEN 'token_span' THEN 'step' ELSE g.target_kind END;
 
 -- What was said last of a session or group holds for each of its trajectories.

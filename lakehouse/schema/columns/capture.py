@@ -204,4 +204,6 @@ SIGNALS = (
     may("span_unit", TEXT, "Of a span: characters of the answer's text, or tokens of the answer"),
     may("span_start", INT, "Of a span: its first one, counted from 0 in the answer as it came"),
     may("span_end", INT, "Of a span: the one behind its last"),
+    may("app_id", TEXT, "Application of the client key that gave it"),
+    may("environment", TEXT, "Environment of the client key that gave it"),
 )

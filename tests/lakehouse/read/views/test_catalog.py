@@ -11,7 +11,7 @@ from governance.records import GovernedBatch
 from lakehouse.lake import Lake
 from lakehouse.read.views.catalog import VIEWS
 from tests.lakehouse import make
-from trajectory.step import ToolCall, ToolResult
+from trajectory.step import Signal, ToolCall, ToolResult
 
 
 @pytest.fixture
@@ -100,6 +100,27 @@ def test_late_feedback_on_a_response_finds_its_step(lake: Lake) -> None:
         {"step_id": "t1-s1", "trajectory_id": "t1"}
     ]
     assert rows(lake, "SELECT success FROM trajectories") == [{"success": True}]
+
+
+def test_late_feedback_on_a_response_stays_with_the_application_that_gives_it(lake: Lake) -> None:
+    """Small servers number their responses."""
+
+    def of(app: str, seconds: int) -> GovernedBatch:
+        began = make.NOON + timedelta(seconds=seconds)
+        one = make.step(app, 0, app_id=app, response_id="chatcmpl-7", started_at=began)
+        return GovernedBatch(steps=(one,), governance=(make.governed(one),))
+
+    def by(name: str, app: str | None, environment: str | None = "test") -> Signal:
+        return make.signal(
+            "x", 1.0, signal_id=name, target_kind="response", target_id="chatcmpl-7",
+            trajectory_id=None, app_id=app, environment=environment,
+        )  # fmt: skip
+
+    given = (by("1", "shop"), by("2", "desk"), by("3", "judge"), by("4", "shop", "staging"))
+    before = by("5", None, None)  # stored before signals named who gives them
+    put(lake, GovernedBatch(signals=(*given, before)), of("shop", 5), of("desk", 1))
+    found = rows(lake, "SELECT signal_id, trajectory_id FROM signals_placed ORDER BY ALL")
+    assert [row["trajectory_id"] for row in found] == ["shop", "desk", "desk", "desk", "desk"]
 
 
 def test_the_first_late_feedback_is_found_by_who_asked_before(lake: Lake) -> None:

@@ -12,7 +12,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -186,10 +186,7 @@ def _walk(path: Path, skip: Callable[[Path], bool] | None) -> Iterator[Path]:
     if path.is_symlink() or (skip is not None and skip(path)):
         return
     if path.is_dir():
-        inside: list[Path] = []
-        with suppress(FileNotFoundError):  # a session's folder may go at any time
-            inside = sorted(path.iterdir())
-        for inner in inside:
+        for inner in sorted(path.iterdir()):
             yield from _walk(inner, skip)
     elif path.is_file():
         yield path

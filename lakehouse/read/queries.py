@@ -1,6 +1,5 @@
 """Trusted SQL of this process: one session that is kept from query to query, one for each of the past."""
 
-import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,7 @@ from lakehouse.read.corrections import CORRECTIONS
 from lakehouse.read.dependencies import named
 from lakehouse.read.session import Session, Snapshot
 from lakehouse.read.snapshot import AsOf, Files
-from lakehouse.read.spill import SpillFolder
+from lakehouse.read.spill import spill_folder
 from lakehouse.sandbox.deadline import NotListeningError
 from lakehouse.storage.location import Location
 
@@ -40,7 +39,7 @@ class Queries:
         if self.session is not None and self.session.left_behind > _LEFT_BEHIND:
             self.close()
         if self.session is None:
-            self.session = self._begun(self._files.now())
+            self.session = Session(self._files.now(), connection=connect(self._bounds()))
         else:
             self.session.bind(self._files.now(named(sql)))
         try:
@@ -76,7 +75,7 @@ class Queries:
 
     @contextmanager
     def _session(self, files: Snapshot) -> Iterator[Session]:
-        session = self._begun(files)
+        session = Session(files, connection=connect(self._bounds()))
         try:
             yield session
         except NotListeningError:  # in use for ever: closing it would wait as long
@@ -86,13 +85,5 @@ class Queries:
             raise
         session.close()
 
-    def _begun(self, files: Snapshot) -> Session:
-        spills = SpillFolder(self._location)
-        bounds = {"memory_limit": _MEMORY, "temp_directory": str(spills.path)}
-        try:
-            session = Session(files, connection=connect(bounds))
-        except BaseException:
-            spills.release()
-            raise
-        weakref.finalize(session, spills.release)
-        return session
+    def _bounds(self) -> dict[str, str]:
+        return {"memory_limit": _MEMORY, "temp_directory": str(spill_folder(self._location))}

@@ -5,11 +5,9 @@ folder.
 """
 
 import atexit
-import fcntl
 import os
 import shutil
 import tempfile
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from secrets import token_hex
@@ -22,48 +20,12 @@ COPIES = "headrace-compact-"
 """How the folders begin that copies of a store's files are sorted in; their process follows."""
 
 
-class SpillFolder:
-    """A folder of one session's own, where DuckDB puts rows and removes them again.
-
-    In a lake it is locked as long as the session lives, so that nobody sweeps it: two containers on one lake
-    do not see each other's processes.
-    """
-
-    def __init__(self, location: Location) -> None:
-        """Make one."""
-        self._process = os.getpid()
-        self._lock: int | None = None
-        if location.is_local:
-            self.path = self._locked(location.folder)
-        else:
-            self.path = _private(self._process, tempfile.gettempdir()) / token_hex(6)
-
-    def _locked(self, lake: Path) -> Path:
-        while True:
-            try:
-                folder = Path(tempfile.mkdtemp(prefix=_IN_LAKE, dir=lake))
-            except (
-                OSError
-            ):  # nobody may write here, or the disk is full: DuckDB says so if it has to spill
-                return lake / f"{_IN_LAKE}{token_hex(6)}"
-            try:
-                self._lock = os.open(folder, os.O_RDONLY)
-            except FileNotFoundError:  # it was swept
-                continue
-            with suppress(OSError):  # without locks nobody can sweep either
-                fcntl.flock(self._lock, fcntl.LOCK_SH)
-            if folder.exists():
-                return folder
-            os.close(self._lock)  # it was swept before it was locked
-
-    def release(self) -> None:
-        """Let go of the folder when its session has ended."""
-        if self._lock is None or os.getpid() != self._process:  # a fork has it from its parent
-            return
-        with suppress(OSError):  # rows that are left over are swept
-            self.path.rmdir()
-        os.close(self._lock)
-        self._lock = None
+def spill_folder(location: Location) -> Path:
+    """Return a folder of this process's own; DuckDB makes it when it is needed, and empties it."""
+    process, name = os.getpid(), token_hex(6)  # another container may have a process of this number
+    if location.is_local:
+        return location.folder / f"{_IN_LAKE}{process}-{name}"
+    return _private(process, tempfile.gettempdir()) / name
 
 
 @cache
@@ -80,32 +42,15 @@ def _private(process: int, temporary: str) -> Path:
 
 
 def sweep_spills(location: Location) -> int:
-    """Remove what sessions had spilled whose processes were killed; return how many folders."""
-    if location.is_local:
-        return sum(map(_swept, location.folder.glob(f"{_IN_LAKE}*")))
+    """Remove what processes of this machine that were killed had spilled; return how many folders."""
+    folder = location.folder if location.is_local else Path(tempfile.gettempdir())
     left = [
         path
-        for start in (_ELSEWHERE, COPIES)
-        for path in Path(tempfile.gettempdir()).glob(f"{start}*")
+        for start in ((_IN_LAKE,) if location.is_local else (_ELSEWHERE, COPIES))
+        for path in folder.glob(f"{start}*")
         if (process := path.name.removeprefix(start).split("-")[0]).isdecimal()
         and is_left(path, int(process))
     ]
     for path in left:
         shutil.rmtree(path, ignore_errors=True)
     return len(left)
-
-
-def _swept(folder: Path) -> bool:
-    """Remove a folder unless a session that lives holds it."""
-    try:
-        lock = os.open(folder, os.O_RDONLY)
-    except OSError:  # it has gone, or is another user's
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
-    return True

@@ -1,6 +1,7 @@
 """Which process of this machine listens on a port, for people who find it taken."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _LISTENS = "0A"
@@ -30,10 +31,12 @@ def _listening(port: int) -> Iterator[str]:
 
 def _open_files(process: Path) -> Iterator[str]:
     try:
-        for link in (process / "fd").iterdir():
-            yield str(link.readlink())
+        links = [*(process / "fd").iterdir()]
     except OSError:  # of another user, or gone by now
         return
+    for link in links:
+        with suppress(OSError):  # closed by now, as what listed our own files is
+            yield str(link.readlink())
 
 
 def _name(process: Path) -> str:

@@ -9,7 +9,7 @@ import yaml
 from headrace.app.setting_sources import environment_variable, explain_settings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-OTHERS = {"HEADRACE_HOME", "HEADRACE_CONFIG"}
+OTHERS = {"HEADRACE_HOME", "HEADRACE_CONFIG", "HEADRACE_MASTER_KEY"}
 
 
 def files() -> list[Path]:

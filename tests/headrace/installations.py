@@ -28,9 +28,13 @@ ALL = ("debug", "eval", "train_sft", "train_preference", "train_rl")
 _JSON = ("content-type", "application/json")
 
 
+_BEGUN = datetime.now(UTC) - timedelta(hours=1)
+"""Calls are in the order of their numbers, however long a test takes to write them down."""
+
+
 def exchange(number: int, path: str, body: JsonObject, answer: JsonObject) -> Exchange:
     """Return a finished exchange of tenant ``acme``."""
-    at = datetime.now(UTC) - timedelta(hours=1) + timedelta(seconds=number)
+    at = _BEGUN + timedelta(seconds=number)
     return Exchange(
         exchange_id=f"{number:032x}",
         client=ClientIdentity("acme", "app", "test", "key", ALL),

@@ -48,7 +48,7 @@ def test_smollm2_works_at_a_desk_of_its_own_with_recipes_of_its_own(tmp_path: Pa
     assert count[SMOLLM2] < count[None] / 3
 
 
-@pytest.mark.parametrize(("model", "steps"), [(None, [40, 10]), (SMOLLM2, [28, 7])])
+@pytest.mark.parametrize(("model", "steps"), [(None, [40, 10]), (SMOLLM2, [20, 5])])
 def test_a_short_demo_takes_fewer_steps_of_grpo_and_else_the_same_recipes(
     model: str | None, steps: list[int], tmp_path: Path
 ) -> None:

@@ -136,6 +136,14 @@ class SqlServerSettings(_Section):
     queries_per_key: int = Field(default=2, ge=1)
     """Queries at once with one key."""
 
+    @property
+    def places(self) -> tuple[ListenAddress, ...]:
+        """Where ``headrace up`` opens it, if it does."""
+        if not self.enabled:
+            return ()
+        ports = (("port", self.port), ("http_port", self.http_port))
+        return tuple(ListenAddress(f"sql_server.{name}", self.host, port) for name, port in ports)
+
 
 class RoleGrant(_Section):
     """A role of the console that members of a group have."""
@@ -246,13 +254,5 @@ class Settings(_Section):
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        sql_server = self.sql_server
-        if sql_server.enabled:
-            refuse_clashes(
-                (
-                    *self.gateway.places,
-                    ListenAddress("sql_server.port", sql_server.host, sql_server.port),
-                    ListenAddress("sql_server.http_port", sql_server.host, sql_server.http_port),
-                )
-            )
+        refuse_clashes((*self.gateway.places, *self.sql_server.places))
         return self

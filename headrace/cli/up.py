@@ -127,12 +127,12 @@ def _is_taken(place: Address, name: str) -> bool:
 
 
 def _refuse_clashes(running: AppContext, config: GatewayConfig) -> None:
-    """Refuse settings by which the gateway's workers would listen where another program does.
+    """Refuse settings by which a program would listen where another one does.
 
     Else whichever comes second ends, again and again, and agents stand before a closed door.
     """
     console, serve = running.settings.console, running.settings.serve
-    places = [*config.places]
+    places = [*config.places, *running.settings.sql_server.places]
     if console.enabled:
         places.append(ListenAddress("console.port", console.host, console.port))
     if any(route.model for route in config.routes):

@@ -116,7 +116,7 @@ class CallMatch(StrictModel):
             "rules that stop calls, and as none for those that allow them."
         ),
     )
-    arguments: tuple[ArgumentMatch, ...] = ()
+    arguments: Annotated[tuple[ArgumentMatch, ...], Field(min_length=1)] = ()
     tenants: SaidPatterns = ()
     apps: SaidPatterns = Field(default=(), description="Apps of client keys: the role of an agent.")
     environments: SaidPatterns = ()

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,13 +120,22 @@ def test_of_several_that_start_at_once_one_goes_on(tmp_path: Path) -> None:
             up.communicate(timeout=120)
 
 
-def test_two_workers_and_the_console_on_one_port_are_refused_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"console": {"port": 41_004}}, "gateway.admin_port (worker 1) and console.port are both"),
+        (
+            {"console": {"port": 41_010}, "sql_server": {"enabled": True, "http_port": 41_010}},
+            "sql_server.http_port and console.port are both",
+        ),
+    ],
+)
+def test_two_programs_on_one_port_are_refused_before_anything_starts(
+    others: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ports = {"port": 41_001, "forward_port": 41_002, "admin_port": 41_003}  # nobody comes to listen
-    settings = {"gateway": {**ports, "workers": 2}, "console": {"port": 41_004}}
+    settings = {"gateway": {**ports, "workers": 2}, **others}
     (tmp_path / "headrace.yaml").write_text(json.dumps(settings))
     assert run(["--home", str(tmp_path), "up"]) == 2
-    told = capsys.readouterr().err
-    assert "gateway.admin_port (worker 1) and console.port are both" in told
+    assert said in capsys.readouterr().err
     assert not list((tmp_path / "logs").iterdir())

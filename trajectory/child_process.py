@@ -21,6 +21,12 @@ from types import TracebackType
 from typing import IO, NoReturn
 
 STOP_SECONDS = 30.0
+_MASTER_KEY = "HEADRACE_MASTER_KEY"
+
+
+def environment_of_others() -> dict[str, str]:
+    """Return the environment for programs that are not Headrace's own: without the master key."""
+    return {name: value for name, value in os.environ.items() if name != _MASTER_KEY}
 
 
 class ChildProcess(subprocess.Popen[bytes]):

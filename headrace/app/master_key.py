@@ -41,11 +41,6 @@ def key_is_there(folder: Path) -> bool:
     return bool(os.environ.get("HEADRACE_MASTER_KEY")) or (folder / "master.key").exists()
 
 
-def environment_of_others() -> dict[str, str]:
-    """Return the environment for programs that are not Headrace's own: without the master key."""
-    return {name: value for name, value in os.environ.items() if name != "HEADRACE_MASTER_KEY"}
-
-
 def load_secrets(folder: Path, *, create: bool = False) -> Secrets:
     """Read the master key from ``HEADRACE_MASTER_KEY`` or ``folder/master.key``.
 

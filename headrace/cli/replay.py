@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.app.context import AppContext
-from headrace.app.master_key import environment_of_others
 from headrace.app.output import console, note, print_json, styled
 from headrace.cli.common import JsonOption
+from trajectory.child_process import environment_of_others
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:

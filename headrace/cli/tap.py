@@ -13,7 +13,6 @@ import typer
 from headrace.app.clients import local_client_key
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
-from headrace.app.master_key import environment_of_others
 from headrace.app.output import note
 from proxy.clients.keys import KeyRegistry
 from proxy.clients.shared_counters import SharedCounters
@@ -26,6 +25,7 @@ from proxy.spool import SpoolUnavailableError, SpoolWriter
 from proxy.tap import LineGuard, MessageRecorder, run_tapped
 from proxy.tap.messages import Server
 from proxy.telemetry.counters import Counters
+from trajectory.child_process import environment_of_others
 from trajectory.errors import ConfigurationError, HeadraceError
 from trajectory.exchange import ExchangeOutcome
 

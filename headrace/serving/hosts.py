@@ -13,10 +13,9 @@ from typing import Protocol
 
 import httpx
 
-from headrace.app.master_key import environment_of_others
 from headrace.serving.server import ModelServer
 from train.generation import Engine, LanguageModel
-from trajectory.child_process import ChildProcess, free_port, open_log
+from trajectory.child_process import ChildProcess, environment_of_others, free_port, open_log
 from trajectory.errors import ConfigurationError
 
 _ASK_SECONDS = 2.0

@@ -24,7 +24,7 @@ from train.evaluation.intervals import (
 )
 from train.recipes.settings import EvaluationSettings
 from train.substrate.source import Progress, silent
-from trajectory.child_process import ChildProcess
+from trajectory.child_process import ChildProcess, environment_of_others
 from trajectory.files import read_file, replace_file
 
 WORDS = ".words"
@@ -121,7 +121,11 @@ def run_program(command: Sequence[str], *, setting: str, seconds: float, folder:
     # Its words may hold content: they stay in the run's folder, out of our log and the table of runs.
     with tempfile.TemporaryFile(dir=folder) as errors:
         try:
-            with ChildProcess([_program(command[0]), *command[1:]], stderr=errors) as process:
+            with ChildProcess(
+                [_program(command[0]), *command[1:]],
+                stderr=errors,
+                environment=environment_of_others(),
+            ) as process:
                 code = process.wait(seconds)
         except OSError as error:
             raise EvaluationError(

@@ -81,15 +81,15 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     feedback: list[Feedback] = []
     read = [(span, facts_of(span)) for span in spans]
     agents = _nearest(
-        spans, {span.span_id: facts.agent_name for span, facts in read if facts is not None}
+        spans, {_name(span): facts.agent_name for span, facts in read if facts is not None}
     )
-    people = _nearest(spans, {span.span_id: people_of(span.attributes) for span in spans})
+    people = _nearest(spans, {_name(span): people_of(span.attributes) for span in spans})
     for span, facts in read:
         if facts is None:
             continue
         if facts.what is not None and not _is_empty(span, facts.what):
             call = _call(exchange, span, facts, hints, ahead[id(span.resource)])
-            agent, named = agents.get(span.span_id), people.get(span.span_id, ())
+            agent, named = agents.get(_name(span)), people.get(_name(span), ())
             calls.append(with_agent(with_people(replace(call, agent=agent, also_named=named))))
         feedback += [
             _feedback(exchange, span, facts, judgement, index)
@@ -99,17 +99,25 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     return (Call(exchange, MODE, CallKind.CONTROL, ext=ext), *calls), tuple(feedback)
 
 
-def _nearest[T](spans: Sequence[Span], named: Mapping[str, T | None]) -> dict[str, T]:
+type _SpanName = tuple[str, str | None]
+"""Trace and span: some exporters number the spans of each trace."""
+
+
+def _name(span: Span) -> _SpanName:
+    return span.trace_id, span.span_id
+
+
+def _nearest[T](spans: Sequence[Span], named: Mapping[_SpanName, T | None]) -> dict[_SpanName, T]:
     """Return for each span what it names, else what the nearest span around it names."""
-    around = {span.span_id: span.parent_span_id for span in spans}
-    found: dict[str, T] = {}
+    around = {_name(span): span.parent_span_id for span in spans}
+    found: dict[_SpanName, T] = {}
     for start in around:
-        at: str | None = start
+        trace, at = start
         for _ in range(_NESTED):
-            if at is None or named.get(at):
+            if at is None or named.get((trace, at)):
                 break
-            at = around.get(at)
-        if at is not None and (name := named.get(at)):
+            at = around.get((trace, at))
+        if at is not None and (name := named.get((trace, at))):
             found[start] = name
     return found
 

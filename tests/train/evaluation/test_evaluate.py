@@ -37,6 +37,15 @@ def test_command_gets_model_report_tasks_and_seed(tmp_path: Path) -> None:
     assert results[0] == TaskResult("7-0", 0, True, 0.5, "x")
 
 
+def test_an_evaluator_gets_our_environment_without_the_master_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_MASTER_KEY", "00" * 32)
+    monkeypatch.setenv("OF_THE_USER", "1")
+    looks = "import os\nassert set(os.environ) & {'HEADRACE_MASTER_KEY', 'OF_THE_USER'} == {'OF_THE_USER'}"
+    assert evaluate(settings(looks + WRITER, tmp_path), Path("m"), report=tmp_path / "r.jsonl")
+
+
 def test_failure_tells_where_the_last_words_stand(tmp_path: Path) -> None:
     """An evaluator may quote a conversation: not in our log, nor in the table of runs."""
     failing = settings("import sys; sys.exit('Ida Novak said no')", tmp_path)

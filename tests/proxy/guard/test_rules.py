@@ -188,22 +188,26 @@ ARGUMENTS = st.dictionaries(
     st.sampled_from(["/data/a", "/data/../a", "send", 5, 5000, "5000", None, {"name": "send"}]),
 )
 CONDITIONS = st.sampled_from(
-    [[], [{"path": "$.path", "inside": "/data"}], [{"path": "$.amount", "above": 1000}]]
+    [
+        {},
+        {"arguments": [{"path": "$.path", "inside": "/data"}]},
+        {"arguments": [{"path": "$.amount", "above": 1000}]},
+    ]
 )
 
 
 @given(st.lists(st.tuples(SOME, TOOLS, CONDITIONS), max_size=5), TOOLS, ARGUMENTS)
 def test_one_more_rule_that_stops_never_lets_more_through(
-    listed: list[tuple[str, str, Any]], tool: str, arguments: dict[str, Any]
+    listed: list[tuple[str, str, dict[str, Any]]], tool: str, arguments: dict[str, Any]
 ) -> None:
     asked = call(tool.replace("*", "x"), **arguments)
     written = [
-        rule(decision, f"r{at}", tools=tools, arguments=conditions)
+        rule(decision, f"r{at}", tools=tools, **conditions)
         for at, (decision, tools, conditions) in enumerate(listed)
     ]
     before = rules(*written, otherwise="deny").judge(asked)
     for more in ("deny", "hold", "limit"):
-        extra = rule(more, "extra", tools="*", arguments=[])
+        extra = rule(more, "extra", tools="*")
         after = rules(*written, extra, otherwise="deny").judge(asked)
         if before.rule is not None:
             assert STRICTEST.index(after.ruling) <= STRICTEST.index(before.ruling)

@@ -7,7 +7,7 @@ stay as they are, so that a second time changes nothing.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -25,6 +25,8 @@ from trajectory.message import Message, OpaquePart, stored_message
 
 type _NameParts = Mapping[tuple[str, str], tuple[NamePart, ...]]
 """Parts of names by tenant and trajectory."""
+type _Row = tuple[str, str, str]
+"""Tenant, table and name of a stored row."""
 
 
 class RedactedBatch(NamedTuple):
@@ -75,9 +77,9 @@ class RedactionPass:
                     clean[one.step_id] = _redacted(one, redaction)
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
                     ended.append(held(one, "redact", [_failure(error)]))
-        rewrites, decisions = self._rewrite_stored(clean, ended, now)
+        rows = self._rewrite_stored(clean, ended, now)
         calls = [clean[one.step_id] for one in admitted if one.step_id in clean]
-        return RedactedBatch(calls, ended, rewrites, decisions)
+        return RedactedBatch(calls, ended, rows.rewrites, rows.decisions)
 
     def _redact_together(
         self, groups: Mapping[RedactionScope, Sequence[AdmittedCall]], name_parts: _NameParts
@@ -131,10 +133,9 @@ class RedactionPass:
 
     def _rewrite_stored(
         self, clean: dict[str, RedactedCall], ended: list[EndedCall], now: datetime
-    ) -> tuple[list[Rewrite], list[GovernanceRecord]]:
+    ) -> "RewrittenRows":
         """Take what calls give away from the stored rows of their trajectories; hold what that fails for."""
-        rewrites: list[Rewrite] = []
-        decisions: list[GovernanceRecord] = []
+        rows = RewrittenRows()
         groups: dict[str, dict[str, list[RedactedCall]]] = defaultdict(lambda: defaultdict(list))
         for one in clean.values():
             groups[one.tenant_id][one.placed.trajectory_id].append(one)
@@ -143,19 +144,16 @@ class RedactionPass:
             stored = self._known.trajectories(tenant, asked) if asked else {}
             for name, texts in stored.items():
                 group = trajectories[name]
-                late = LateNames(self._known, self._namer, group[0].redaction)
+                late = LateNames(self._known, self._namer, group[0].redaction, rows)
                 try:
-                    rewritten, decided = late.rewrites(texts, group, now)
+                    late.rewrite(texts, group, now)
                 except RetryableError:
                     raise
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the calls back)
                     ended += [held(one, "redact", [_failure(error)]) for one in group]
                     for one in group:
                         del clean[one.step_id]
-                else:
-                    rewrites += rewritten
-                    decisions += decided
-        return rewrites, decisions
+        return rows
 
 
 def _redacted(one: AdmittedCall, redaction: TrajectoryRedaction) -> RedactedCall:
@@ -187,20 +185,73 @@ def _gives_away(one: RedactedCall) -> bool:
     return any(report.changed for report in reports)
 
 
+class RewrittenRows:
+    """What becomes of stored rows in one batch.
+
+    Trajectories share rows, attempts at one task their first words. Each trajectory sees a row as those before it
+    left it, and the row is written once.
+    """
+
+    def __init__(self) -> None:
+        self._messages: dict[_Row, Message] = {}
+        self._rewrites: dict[_Row, Rewrite] = {}
+        self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
+
+    @property
+    def rewrites(self) -> list[Rewrite]:
+        """One for each row that changes."""
+        return [*self._rewrites.values()]
+
+    @property
+    def decisions(self) -> list[GovernanceRecord]:
+        """One for each step that holds such a row."""
+        return [*self._decisions.values()]
+
+    def as_left(self, tenant: str, text: StoredText) -> StoredText:
+        """Return stored texts as they are by now; the same where nothing has changed."""
+        message = self._messages.get((tenant, text.table, text.name))
+        return text if message is None else text._replace(message=message)
+
+    def decided(self, row: GovernanceRecord) -> GovernanceRecord:
+        """Return the decision that holds by now, in place of the stored one."""
+        return self._decisions.get((row.tenant_id, row.step_id), row)
+
+    def add(
+        self,
+        messages: Mapping[_Row, Message],
+        rewrites: Iterable[Rewrite],
+        decisions: Iterable[GovernanceRecord],
+    ) -> None:
+        """Take what becomes of rows of one more trajectory."""
+        self._messages |= messages
+        for one in rewrites:
+            row = (one.tenant_id, one.table, one.name)
+            before = self._rewrites.get(row, one)
+            self._rewrites[row] = replace(one, values={**before.values, **one.values})
+        self._decisions |= {(row.tenant_id, row.step_id): row for row in decisions}
+
+
 class LateNames:
     """Rewrites what is stored of one trajectory."""
 
-    def __init__(self, known: KnownContent, namer: Namer, redaction: TrajectoryRedaction) -> None:
-        """Redact as a redaction of the trajectory does."""
+    def __init__(
+        self,
+        known: KnownContent,
+        namer: Namer,
+        redaction: TrajectoryRedaction,
+        rows: RewrittenRows,
+    ) -> None:
+        """Redact as a redaction of the trajectory does; what it changes is added to ``rows``."""
         self._known = known
         self._namer = namer
         self._redaction = redaction
         self._tenant = redaction.scope.tenant_id
+        self._rows = rows
 
-    def rewrites(
+    def rewrite(
         self, stored: StoredTrajectory, group: Sequence[RedactedCall], now: datetime
-    ) -> tuple[list[Rewrite], list[GovernanceRecord]]:
-        """Return what becomes of stored rows, and the decisions that name whom they hold.
+    ) -> None:
+        """Add what becomes of stored rows, and the decisions that name whom they hold.
 
         Args:
             stored: what is stored of the trajectory.
@@ -208,30 +259,37 @@ class LateNames:
             now: the moment of the decisions.
 
         Raises:
-            RedactionError: it cannot be told; none of the calls may be stored.
+            RedactionError: it cannot be told; none of the calls may be stored, and nothing was added.
         """
         calls = [one.placed.call for one in group]
-        again = self._redaction.once_more(calls, [text.message for text in stored.texts])
+        texts = [self._rows.as_left(self._tenant, text) for text in stored.texts]
+        again = self._redaction.once_more(calls, [text.message for text in texts])
         changed = [
             (text, redacted)
-            for text, redacted in zip(stored.texts, again, strict=True)
+            for text, redacted in zip(texts, again, strict=True)
             if redacted.message is not text.message
         ]
-        changed = self._with_all_who_name(changed, stored)
+        changed = self._with_all_who_name(changed, texts)
         if not changed:
-            return [], []
+            return
+        decisions = self._decisions(changed, now)
         rewrites = [self._rewrite(text, redacted.message) for text, redacted in changed]
-        return [*rewrites, *self._tokens(stored)], self._decisions(changed, now)
+        for one in (stored, *self._others(decisions, texts)):
+            rewrites += self._tokens(one)
+        messages = {
+            (self._tenant, text.table, text.name): redacted.message for text, redacted in changed
+        }
+        self._rows.add(messages, rewrites, decisions)
 
     def _with_all_who_name(
-        self, changed: Sequence[tuple[StoredText, RedactedMessage]], stored: StoredTrajectory
+        self, changed: Sequence[tuple[StoredText, RedactedMessage]], stored: Sequence[StoredText]
     ) -> list[tuple[StoredText, RedactedMessage]]:
         """Return what changed, each message with the steps of every trajectory that share it.
 
         A prompt that other trajectories share is left out. It comes from the operator, and one user's name must
         not change what everybody was told.
         """
-        own = {text.name for text in stored.texts if text.table == "steps"}
+        own = {text.name for text in stored if text.table == "steps"}
         asked = {text.name for text, _ in changed if text.table != "steps"}
         naming = self._known.naming(self._tenant, asked) if asked else {}
         return [
@@ -257,6 +315,15 @@ class LateNames:
             values = _columns(text.message, message)
         return Rewrite(self._tenant, text.table, text.name, text.event_date, values)
 
+    def _others(
+        self, decisions: Iterable[GovernanceRecord], texts: Iterable[StoredText]
+    ) -> Iterator[StoredTrajectory]:
+        """Yield the other trajectories in which a message changed."""
+        own = {text.name for text in texts if text.table == "steps"}
+        names = {row.trajectory_id for row in decisions if row.step_id not in own}
+        if names:
+            yield from self._known.trajectories(self._tenant, names).values()
+
     def _tokens(self, stored: StoredTrajectory) -> Iterator[Rewrite]:
         """Yield the exact tokens, which decode to the text as it was, and the steps that name them."""
         for step_id, day in stored.tokens:
@@ -271,7 +338,7 @@ class LateNames:
         for text, redacted in changed:
             for step_id in text.step_ids:
                 people.setdefault(step_id, {}).update(dict.fromkeys(redacted.subjects))
-        rows = self._known.decisions(self._tenant, people)
+        rows = map(self._rows.decided, self._known.decisions(self._tenant, people))
         return [
             replace(
                 row,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from governance.redact import subject_id
 from lakehouse.erasure.late_names import forget_replaced
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
@@ -293,4 +294,54 @@ def test_trajectories_that_share_a_message_share_whom_it_names_and_keep_their_pr
     )
     for told in ("parts FROM messages", "system_prompt FROM harnesses"):
         assert "the zorvaquim hotel" in str(rows(house, f"SELECT {told}"))
+    is_sound(house)
+
+
+def test_trajectories_that_share_a_message_may_be_told_names_at_once(
+    house: PlantedInstallation,
+) -> None:
+    people = {"Done.": "Zorvaquim Belmonte", "A table for two, then?": "Teldrax Okafor"}
+    told: list[Exchange] = []
+    for number, (answer, name) in enumerate(people.items(), start=1):
+        assert house.govern(one(number, FIRST, answer)) == {"stored": 1}
+        answered: JsonObject = {"role": "assistant", "content": answer}
+        named: JsonObject = {"role": "user", "content": f"My name is {name}."}
+        told.append(one(number + 2, [*FIRST, answered, named], "You are welcome."))
+    assert house.govern(*told) == {"stored": 2}
+    (shared,) = rows(house, "SELECT parts FROM messages WHERE parts LIKE '%Book the%'")
+    assert not any(name in shared["parts"] for name in NAMES)
+    key = house.secrets.derive(b"pseudonym")
+    concerned = {subject_id(key, "acme", name) for name in people.values()}
+    began = rows(
+        house,
+        "SELECT g.subjects AS s FROM governance_latest g JOIN steps s USING (tenant_id, step_id) "
+        "WHERE s.step_index = 0",
+    )
+    assert [concerned <= {*row["s"]} for row in began] == [True, True]
+    is_sound(house)
+
+
+def exact(number: int, messages: Sequence[JsonObject], answer: str) -> Exchange:
+    """Return an exchange whose engine gives token ids."""
+    said: JsonObject = {"role": "assistant", "content": answer}
+    asked: JsonObject = {"model": "m", "messages": [*messages]}
+    choice: JsonObject = {"index": 0, "finish_reason": "stop", "message": said, "token_ids": [4, 5]}
+    told: JsonObject = {
+        "id": f"chatcmpl-{number}x",
+        "object": "chat.completion",
+        "model": "m",
+        "prompt_token_ids": [1, 2, 3],
+        "choices": [choice],
+    }
+    return exchange(number, "/v1/chat/completions", asked, told)
+
+
+def test_tokens_go_from_every_trajectory_that_holds_the_message(house: PlantedInstallation) -> None:
+    assert house.govern(exact(1, FIRST, "Done.")) == {"stored": 1}
+    assert house.govern(exact(2, FIRST, "A table for two, then?")) == {"stored": 1}
+    assert len(rows(house, "SELECT * FROM tokens")) == 2
+    told = [*FIRST, {"role": "assistant", "content": "Done."}, SECOND[-1]]
+    assert house.govern(one(3, told, "You are welcome.")) == {"stored": 1}
+    assert rows(house, "SELECT * FROM tokens") == []
+    assert rows(house, "SELECT DISTINCT capture_level FROM steps") == [{"capture_level": "text"}]
     is_sound(house)

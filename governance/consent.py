@@ -12,8 +12,8 @@ from trajectory.exchange import Headers
 EVERY_SUBJECT = "*"
 """Stands in the registry for all subjects of a tenant."""
 CONVERSATION = "consent:conversation:"
-"""Begins the reason that names a purpose which a request lost for the whole conversation: by its headers, or with
-all others, since somebody whom it concerns took them back or was erased.
+"""Begins the reason that names a purpose which a request lost for the whole conversation: by its headers, by the
+document that it comes from, or with all others, since somebody whom it concerns took them back or was erased.
 """
 _ERASED, _BY_SUBJECT = "consent:erased", "consent:withdrawn:subject:"
 _GPC = frozenset({"1", '"1"', "?1", "true"})
@@ -132,6 +132,8 @@ class ConsentRequest:
     """What earlier requests lost for the conversation that the call carries."""
     trajectories: tuple[str, ...] = ()
     """Those that the call goes on: one may have gone with a person who was erased."""
+    allowed: tuple[str, ...] | None = None
+    """What the document that the call comes from allows at most; None where nothing says."""
 
 
 def judge_consent(
@@ -144,10 +146,10 @@ def judge_consent(
     grants = [grant for grant in spec.grants if grant.match.fits(request.facts)]
     granted = _granted(spec, request, grants, latest, reasons)
     refusals: list[str] = []
-    by_headers = _taken_by_headers(spec, request.headers)
-    newly_withheld = frozenset[Purpose]().union(*(taken for taken, _ in by_headers))
+    by_request = _taken_by_request(spec, request)
+    newly_withheld = frozenset[Purpose]().union(*(taken for taken, _ in by_request))
     withheld = request.withheld | newly_withheld
-    taking = [*_taken(spec, request, people, latest), *by_headers]
+    taking = [*_taken(spec, request, people, latest), *by_request]
     taking += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in withheld]
     if _erased(lookup, request, people):
         taking.append((set(Purpose), _ERASED))
@@ -203,7 +205,14 @@ class BatchConsent:
             return judge_consent(self._spec, self._lookup, request)
         headers = tuple(one for one in request.headers if one[0].lower() in self._told)
         erased = _erased(self._lookup, request, ())
-        asked = (request.facts, request.key_purposes, headers, request.withheld, erased)
+        asked = (
+            request.facts,
+            request.key_purposes,
+            headers,
+            request.allowed,
+            request.withheld,
+            erased,
+        )
         verdict = self._verdicts.get(asked)
         if verdict is None:
             verdict = judge_consent(self._spec, self._lookup, request)
@@ -280,9 +289,12 @@ def _taken(
     return taken
 
 
-def _taken_by_headers(spec: ConsentSpec, headers: Headers) -> list[tuple[set[Purpose], str]]:
+def _taken_by_request(spec: ConsentSpec, request: ConsentRequest) -> list[tuple[set[Purpose], str]]:
+    """Return what a call itself takes away: its headers, or the document that it comes from."""
     taken: list[tuple[set[Purpose], str]] = []
-    for written, value in headers:
+    if request.allowed is not None:
+        taken.append((set(Purpose) - _known(request.allowed), "consent:document:purposes"))
+    for written, value in request.headers:
         name = written.lower()
         words = [word.strip().lower() for word in value.split(",") if word.strip()]
         if name == spec.headers.purposes.lower():

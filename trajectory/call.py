@@ -105,6 +105,10 @@ class Call:
     """The role in which it acts: target of a hand-off, participant's name, A2A agent."""
     also_named: tuple[str, ...] = field(default=(), repr=False)
     """Other identifiers that the request gives of people."""
+    purposes: tuple[str, ...] | None = None
+    """What an imported document allows it for at most; None where nothing says."""
+    subjects: tuple[str, ...] = ()
+    """Keyed pseudonyms by which an imported document names people."""
     retry_count: int = 0
     """What the client says of itself (``x-stainless-retry-count``)."""
     dispatch: ToolDispatch | None = None

@@ -6,17 +6,19 @@ the first step. An export from the lake writes them back.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from trajectory.call import Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject, bytes_hash, canonical_json
+from trajectory.dialects.hints import VALUE_LIMIT
 from trajectory.dialects.wire import UnreadableError, as_text, header, parse_json
 from trajectory.exchange import Exchange, Feedback, HttpRequest, HttpResponse
 from trajectory.json_form import FormError, from_json, time_text, to_json
 from trajectory.message import Message
-from trajectory.portable import PortableSignal, PortableStep, Trajectory
+from trajectory.portable import PSEUDONYM, PortableSignal, PortableStep, Trajectory
 from trajectory.telemetry.calls import UNREPORTED
 
 MODE = "import"
@@ -30,7 +32,10 @@ _STEP_FIELDS = (
     *("step_id", "timestamp", "ended_at", "response_id", "finish_reason", "model"),
     *("usage", "cost_usd", "loss_mask"),
 )
+_TERMS = ("purposes", "legal_basis")
+"""Kept as the document said them; an export tells what the lake allows."""
 _OWN_FIELDS = ("trajectory_id", "session_id", "agent_name", "agent_version", "model")
+_NOT_RESTORED = ("step", "trajectory", "ext", "trailing", *_TERMS)
 
 
 def document_body(trajectory: Trajectory) -> bytes:
@@ -90,6 +95,9 @@ def _calls(exchange: Exchange, trajectory: Trajectory, name: str) -> list[Call]:
             usage=step.usage,
             tokens=step.tokens,
             end_user=trajectory.end_user,
+            also_named=_others(step.subjects),
+            purposes=step.purposes,
+            subjects=tuple(filter(PSEUDONYM.fullmatch, step.subjects or ())),
             hints=(SessionHint(MODE, name),),
             ext={EXT: _beside(trajectory, number)},
         )
@@ -98,12 +106,18 @@ def _calls(exchange: Exchange, trajectory: Trajectory, name: str) -> list[Call]:
     return calls
 
 
+def _others(subjects: Iterable[str] | None) -> tuple[str, ...]:
+    """Return whom a document names by what is no pseudonym: the lake makes one of it."""
+    others = (one.strip()[:VALUE_LIMIT] for one in subjects or () if not PSEUDONYM.fullmatch(one))
+    return tuple(filter(None, others))
+
+
 def _beside(trajectory: Trajectory, number: int) -> JsonObject:
     """Return what the step's row has no field for, so that the lake can give the document back."""
     step = trajectory.steps[number]
     kept: JsonObject = {"step": number}
     form = to_json(step)
-    kept |= {name: form[name] for name in _STEP_FIELDS if name in form}
+    kept |= {name: form[name] for name in (*_STEP_FIELDS, *_TERMS) if name in form}
     if number == 0:
         names = ((name, getattr(trajectory, name)) for name in _OWN_FIELDS)
         kept["trajectory"] = {name: value for name, value in names if value is not None}
@@ -140,8 +154,7 @@ def restored(trajectory: Trajectory, beside: list[JsonObject]) -> Trajectory:
 def _restored_step(step: PortableStep, note: JsonObject) -> PortableStep:
     form = to_json(step)
     form = {name: item for name, item in form.items() if name not in _STEP_FIELDS}
-    form |= {name: item for name, item in note.items() if name not in ("step", "trajectory", "ext")}
-    form.pop("trailing", None)
+    form |= {name: item for name, item in note.items() if name not in _NOT_RESTORED}
     step = from_json(PortableStep, form)
     return replace(step, signals=tuple(map(_own_signal, step.signals)))
 

@@ -4,6 +4,7 @@ It is one path from the first message to the last, without forks: a fork is a se
 shares its beginning. Content may be raw or redacted; the value does not know.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
@@ -17,6 +18,8 @@ SOURCE_KINDS = ("env", "verifier", "human_explicit", "human_implicit", "judge", 
 """Who may give a signal."""
 SPAN_UNITS = ("characters", "tokens")
 """What the ends of a span that a signal is about are counted in."""
+PSEUDONYM = re.compile(r"subject_[0-9a-f]{32}")
+"""A data subject, as governance rows keep one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,12 @@ class PortableStep:
     """One per completion token; False where nothing may be learned from it."""
     signals: tuple[PortableSignal, ...] = ()
     """Rewards and feedback about this step."""
+    purposes: tuple[str, ...] | None = None
+    """What the lake that wrote the document allows the step for; an import allows no more. None: nobody says."""
+    legal_basis: str | None = None
+    """On which that lake keeps it."""
+    subjects: tuple[str, ...] | None = None
+    """Keyed pseudonyms, in that lake, of the people concerned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +152,4 @@ def _signal_of(item: object) -> PortableSignal | None:
     return PortableSignal(**values)
 
 
-__all__ = ["PortableSignal", "PortableStep", "Trajectory", "signals_of", "split_steps"]
+__all__ = ["PSEUDONYM", "PortableSignal", "PortableStep", "Trajectory", "signals_of", "split_steps"]

@@ -201,6 +201,7 @@ class Admissions:
             captured_at=None if retention.legal_hold else call.exchange.started_at,
             withheld=withheld,
             trajectories=trajectories,
+            allowed=call.purposes,
         )
         consent = self._consent.judge(request)
         level, without, reasons = _capture(self._bundle, call, facts)
@@ -268,6 +269,7 @@ class Admissions:
             for one in (*([call.end_user] if call.end_user else []), *call.also_named)
             for subject in names_of(self._pseudonym_key, tenant, one)
         ]
+        named += call.subjects
         end_user = subject_id(self._pseudonym_key, tenant, call.end_user) if call.end_user else None
         return tuple(one for one in dict.fromkeys(named) if one != end_user)
 

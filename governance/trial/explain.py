@@ -19,6 +19,7 @@ _SENTENCES = {
     "consent:no-purpose": "nobody granted a purpose that nothing took away",
     "consent:header:purposes": "the request's header allows only some purposes",
     "consent:header:opt-out": "the request's header opts out",
+    "consent:document:purposes": "the imported document allows only some purposes",
     "consent:global-privacy-control": "the request carries Global Privacy Control",
     "capture:metadata-only": "policy keeps metadata only",
     "capture:failed-attempt": "the attempt failed without usable output",

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,8 +14,8 @@ from headrace.app.master_key import Secrets
 from proxy.clients.keys import PURPOSES
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
+from trajectory.portable import PSEUDONYM
 
-_PSEUDONYM = re.compile(r"subject_[0-9a-f]{32}")
 _COLUMNS = ("subject", "purpose", "granted", "recorded_at", "reference")
 _TRUE = frozenset({"true", "yes", "1", "granted", "t", "y"})
 _FALSE = frozenset({"false", "no", "0", "withdrawn", "f", "n"})
@@ -38,7 +37,7 @@ def pseudonyms_of(secrets: Secrets, tenant: str, subject: str) -> tuple[str, ...
     subject = subject.strip().strip("\ufeff")
     if not subject:
         raise ConfigurationError("name the person: an e-mail, a name or an end user's id.")
-    if subject == EVERY_SUBJECT or _PSEUDONYM.fullmatch(subject):
+    if subject == EVERY_SUBJECT or PSEUDONYM.fullmatch(subject):
         return (subject,)
     return subject_ids(secrets.derive(b"pseudonym"), tenant, subject)
 

@@ -25,8 +25,10 @@ _PAGE = 200
 _STEPS = """
 select s.trajectory_id, s.step_id, s.parent_step_id, s.started_at, s.ended_at, s.model_served,
        s.model_requested, s.response_id, s.finish_reason, s.sampling, s.input_tokens,
-       s.output_tokens, s.cached_input_tokens, s.ext, h.tools
-from steps s left join (
+       s.output_tokens, s.cached_input_tokens, s.ext, h.tools, p.purposes, p.legal_basis, p.subjects
+from steps s left join permissions p
+  on s.tenant_id = p.tenant_id and s.step_id = p.step_id and p.refusal is null
+left join (
     select tenant_id, harness_id, any_value(tools) as tools from harnesses
     group by tenant_id, harness_id
 ) h on s.tenant_id = h.tenant_id and s.harness_id = h.harness_id
@@ -167,6 +169,9 @@ def _step(
         usage=Usage(row["input_tokens"], row["output_tokens"], row["cached_input_tokens"]),
         tokens=None if tokens is None else _capture(tokens),
         loss_mask=None if tokens is None else _tuple(tokens["loss_mask"]),
+        purposes=tuple(row["purposes"] or ()),  # none, not all, where the step may not be used
+        legal_basis=row["legal_basis"],
+        subjects=tuple(row["subjects"] or ()),
     )
 
 

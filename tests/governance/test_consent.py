@@ -40,8 +40,11 @@ def ask(
     headers: tuple[tuple[str, str], ...] = (),
     end_user: str | None = None,
     subjects: tuple[str, ...] = (),
+    allowed: tuple[str, ...] | None = None,
 ) -> ConsentVerdict:
-    question = ConsentRequest(Facts(tenant="acme"), key, headers, end_user, subjects)
+    question = ConsentRequest(
+        Facts(tenant="acme"), key, headers, end_user, subjects, allowed=allowed
+    )
     return judge_consent(ConsentSpec.model_validate(spec or {}), MemoryConsents(entries), question)
 
 
@@ -198,13 +201,14 @@ def test_a_batch_asks_once_for_calls_that_name_nobody() -> None:
         replace(plain, end_user="p1"),
         replace(plain, subjects=("p1",)),
         replace(plain, facts=Facts(tenant="other")),
+        replace(plain, allowed=("eval",)),
     ]
     found = [batch.judge(question) for question in questions]
     assert found == [
         judge_consent(spec, CountingConsents([entry("debug", granted=False)]), question)
         for question in questions
     ]
-    assert asked == 5 + len(questions)
+    assert asked == 6 + len(questions)
     assert found[2].purposes == ("debug",)
     assert found[3].purposes == ("eval",)
 
@@ -223,3 +227,15 @@ def test_what_was_captured_before_an_erasure_serves_nothing() -> None:
         replace(question, facts=Facts(tenant="globex")),
     ):
         assert judge_consent(ConsentSpec(), registry, other).purposes == ("debug",)
+
+
+def test_a_document_allows_no_more_than_it_says() -> None:
+    spec: dict[str, object] = {
+        "grants": [{"name": "g", "match": {"tenant": "acme"}, "purposes": ["share"]}]
+    }
+    verdict = ask(spec, key=("debug", "eval"), allowed=("eval", "train_sft", "of another time"))
+    assert verdict.purposes == ("eval",)
+    assert "consent:document:purposes" in verdict.reasons
+    assert {"debug", "share"} <= verdict.withheld
+    assert ask(spec, key=("debug",), allowed=()).purposes == ()
+    assert ask(spec, key=("debug",)).purposes == ("debug", "share")

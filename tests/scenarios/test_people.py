@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.cli import run
+from headrace.services.imports import find_format, import_documents
 from lakehouse.lake import Lake
+from proxy.spool import SpoolWriter
 from tests.headrace.installations import PlantedInstallation, chat
 from tests.trajectory.documents import own_trajectory
 from trajectory.canonical import JsonObject
@@ -139,3 +141,69 @@ def _naming(name: str, document: JsonObject, person: str) -> Any:
         case _:
             said["user"] = person
     return said
+
+
+def _imported(house: PlantedInstallation, document: Path, name: str) -> list[dict[str, Any]]:
+    """Import a document and govern it; return what its steps may be used for, and whom they concern."""
+    client = chat(1, []).client
+    with SpoolWriter(house.home.spool, house.secrets.derive(b"spool")) as spool:
+        import_documents([document], form=find_format(name), client=client, spool=spool)
+    house.govern()
+    return (
+        Lake.open(str(house.home.lake))
+        .query("SELECT purposes, subjects FROM eligible_steps ORDER BY step_index")
+        .to_pylist()
+    )
+
+
+@pytest.mark.parametrize("name", ["headrace", "openai-messages", "atif", "otel-genai", "adp"])
+def test_an_export_carries_what_a_person_allows_and_the_name_to_withdraw_it_by(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    ours, theirs = (PlantedInstallation(tmp_path / one) for one in ("ours", "theirs"))
+    person, document = "customer-4711-b", tmp_path / "out.jsonl"
+    monkeypatch.setenv("HEADRACE_HOME", str(ours.home.root))
+    ours.govern(chat(1, [user("Hi.")], user=person))
+    refused = ("--tenant", "acme", "--purpose", "train_sft")
+    whom = done(capsys, "consent", "withdraw", person, *refused).split()[1]
+    done(capsys, "trajectory", "export", "-f", name, "-o", str(document), "--purpose", "eval")
+    assert person not in document.read_text("utf-8")
+
+    monkeypatch.setenv("HEADRACE_HOME", str(theirs.home.root))
+    (step,) = _imported(theirs, document, name)
+    assert step["purposes"] == ["debug", "eval", "train_preference", "train_rl"]
+    assert whom in step["subjects"]
+    again = tmp_path / "again.jsonl"
+    done(capsys, "trajectory", "export", "-f", "headrace", "-o", str(again), "--purpose", "eval")
+    (told,) = json.loads(again.read_text("utf-8"))["steps"]
+    assert (told["purposes"], told["subjects"]) == (step["purposes"], step["subjects"])
+    assert told["legal_basis"] == "consent"
+    done(capsys, "consent", "withdraw", whom, "--tenant", "acme")
+    assert _eligible(theirs) == 0
+    report = json.loads(done(capsys, "erase", whom, "--tenant", "acme", "--yes", "--json"))
+    assert report["rows"]["steps"] == 1
+
+
+def test_what_a_document_calls_a_subject_and_is_no_pseudonym_becomes_one(
+    house: PlantedInstallation,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    person, whole = "customer-4711-b", own_trajectory()
+    first = replace(whole.steps[0], purposes=("eval", "debug"), subjects=(person,))
+    document = tmp_path_factory.mktemp("elsewhere") / "in.json"
+    (written,) = FORMATS["headrace"].write(
+        [replace(whole, steps=(first, whole.steps[1]), signals=())]
+    )
+    document.write_text(json.dumps(written.document), "utf-8")
+    steps = _imported(house, document, "headrace")
+    # The second step says nothing; its conversation holds the first.
+    assert [step["purposes"] for step in steps] == [["debug", "eval"]] * 2
+    assert house.at_rest([person]) == {}
+    assert _eligible(house) == 2
+    done(capsys, "consent", "withdraw", person, "--tenant", "acme")
+    assert _eligible(house) == 0

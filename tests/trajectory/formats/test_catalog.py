@@ -96,6 +96,9 @@ STEP = st.builds(
     tokens=st.none() | TOKENS,
     loss_mask=st.none() | st.just((True, False)),
     signals=st.lists(SIGNAL, max_size=2).map(tuple),
+    purposes=st.none() | st.lists(WORD, max_size=2).map(tuple),
+    legal_basis=st.none() | WORD,
+    subjects=st.none() | st.lists(WORD, max_size=2).map(tuple),
 )
 TRAJECTORY = st.builds(
     Trajectory,

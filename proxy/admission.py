@@ -9,6 +9,7 @@ from proxy.clients.credentials import Fingerprints, RawFields, holds_client_key,
 from proxy.clients.keys import KeyLimits, KeyRegistry
 from proxy.clients.limits import Budgets, session_of
 from proxy.clients.session_keys import ClientSession, SessionKeys
+from proxy.clients.usage import is_paid_later
 from proxy.heads import WISHES, HeadTemplate, capture_wish, names, place_of, with_values
 from proxy.responses import Reason
 from proxy.routes.model_versions import ServedModel, Version, can_name
@@ -205,12 +206,15 @@ class AdmissionControl:
         """Count a request against the limits of its key.
 
         Raises:
-            RequestRefusal: nothing is left of one.
+            RequestRefusal: nothing is left of one, or a budget cannot count what the request orders.
         """
         limits = self._registry.limits.get(admitted.client.key_id)
         if limits is None:
             return
-        step = admitted.plan.kind == "model" and method == b"POST"
+        is_model = admitted.plan.kind == "model"
+        if is_model and limits.counts_usage and is_paid_later(method, admitted.path):
+            raise admitted.refusal(Reason.UNCOUNTED)
+        step = is_model and method == b"POST"
         named = session_of(admitted.rewritten.kept, admitted.session) if step else None
         if step and named is None and limits.steps_per_session is not None:
             self._counters.unlimited["no-session"] += 1

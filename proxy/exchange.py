@@ -13,7 +13,7 @@ from proxy.admission import AdmittedRequest, RequestRefusal
 from proxy.artifacts.bodies import ModelBody
 from proxy.clients.credentials import RawFields
 from proxy.clients.limits import session_of
-from proxy.clients.usage import UsageMeter, costs, is_estimable, looks_up
+from proxy.clients.usage import UsageMeter, is_estimable, meter_of
 from proxy.exchange_response import ResponseInFlight
 from proxy.guard.request import GuardedRequest
 from proxy.guard.route import CallGuard
@@ -174,9 +174,9 @@ class InFlight:
         limits = services.admission.limits_of(self.admitted.client)
         if limits is not None and limits.counts_usage and plan.kind == "model":
             upgrade = (value_of(self.fields, b"upgrade") or b"").lower() == b"websocket"
-            look_up = looks_up(self.method, self.path)
-            if upgrade or look_up or costs(self.method, self.path):
-                self._meter(looks_up=look_up)
+            meter = UsageMeter() if upgrade else meter_of(self.method, self.path)
+            if meter is not None:
+                self._meter(meter)
         if level is not None and services.recording is not None:
             self._record(services.recording, level, note)
             if plan.tokens and level and self.capture is not None:
@@ -190,9 +190,9 @@ class InFlight:
             self.reads_whole = True
             services.counters.served[plan.name, self.admitted.served.label] += 1
 
-    def _meter(self, *, looks_up: bool) -> None:
+    def _meter(self, meter: UsageMeter) -> None:
         """Count the tokens of the answer; only what is not compressed can be read as it passes."""
-        self.meter = UsageMeter(looks_up=looks_up)
+        self.meter = meter
         length = value_of(self.fields, b"content-length") or b""
         if length.isdigit() and is_estimable(value_of(self.fields, b"content-type") or b""):
             self._sent_bytes = int(length)

@@ -314,13 +314,14 @@ class ResponseInFlight:
             self._plan.note_tokens(added.dialect, sound=self._check.sound)
 
     def _is_due(self, meter: UsageMeter) -> bool:
-        """Tell whether usage is spent now: of a response in the background once, whoever hears of it first."""
-        if not meter.answered or meter.spent:
+        """Tell whether usage is spent now: of what look-ups tell again once, whoever hears of it first."""
+        if not meter.due:
             return False
-        if meter.background is not None:
-            client = self._admitted.client
-            return meter.reported and self._services.budgets.once(client.key_id, meter.background)
-        return not meter.looks_up
+        if meter.told_again is None or not meter.reported:
+            return True
+        scope = f"{self._admitted.client.tenant_id}:{self._plan.name}"
+        first = self._services.budgets.once(scope, meter.told_again)
+        return first or not meter.looks_up
 
     def _spend(self, meter: UsageMeter, sent_bytes: int) -> None:
         services, client = self._services, self._admitted.client

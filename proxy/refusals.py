@@ -23,6 +23,7 @@ _KEPT = frozenset(
         Reason.TOKENS,
         Reason.MONEY,
         Reason.SESSION_STEPS,
+        Reason.UNCOUNTED,
         Reason.UNREADABLE,
     }
 )

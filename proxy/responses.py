@@ -18,6 +18,7 @@ class Reason(StrEnum):
     TOKENS = "tokens"
     MONEY = "money"
     SESSION_STEPS = "session_steps"
+    UNCOUNTED = "uncounted"
     UNREACHABLE = "unreachable"
     BAD_REQUEST = "bad_request"
     HEAD_TOO_LARGE = "head_too_large"
@@ -77,6 +78,12 @@ _TEXTS = {
         429,
         QUOTA,
         "Headrace: this session has taken the steps that its key allows.",
+    ),
+    Reason.UNCOUNTED: (
+        400,
+        "invalid_request",
+        "Headrace: this key has a budget of tokens or money, and what a batch, a fine-tuning job or another "
+        "order of this kind takes is told by no answer: use a key without a budget for it.",
     ),
     Reason.UNREACHABLE: (
         502,

@@ -90,9 +90,9 @@ class Budgets:
             return None
         return Denial(Reason.RATE, max(1, int(_MINUTE - second)) if this >= most else 1)
 
-    def once(self, key_id: str, answer: str) -> bool:
+    def once(self, scope: str, answer: str) -> bool:
         """Tell whether what an answer took is told for the first time."""
-        return self.ledger.claim(f"answer:{key_id}:{answer}", 1, time.time() + _SESSION_SECONDS)
+        return self.ledger.claim(f"answer:{scope}:{answer}", 1, time.time() + _SESSION_SECONDS)
 
     def spend(self, key_id: str, tokens: int) -> None:
         """Count tokens that an answer took."""

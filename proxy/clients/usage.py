@@ -8,9 +8,10 @@ no model answers, and answers that are none, spend nothing.
 
 import re
 from collections.abc import Callable
+from posixpath import normpath
 from typing import NamedTuple
 
-from proxy.routes.paths import climbs
+from proxy.routes.paths import climbs, lenient_reading
 
 _INPUT = (
     b"prompt_tokens",
@@ -44,14 +45,29 @@ _FREE = re.compile(
     rb"|[^/]+:(?:countTokens|computeTokens))/?$"
 )
 """POSTs that no model answers: what a provider keeps, and counts of tokens before they are spent."""
-_LOOK_UP = re.compile(rb"/responses/[^/]+/?$")
-"""GETs that bring the answer of a background response."""
+_LATER = re.compile(
+    r"/(?:batches|batch/jobs|fine[-_]tuning/jobs|fine-tunes|tuned_?models|(?:custom|tuning)jobs"
+    r"|batchpredictionjobs|model-(?:customization|invocation)-jobs?|async-invoke|embed-jobs"
+    r"|evals/[^/]+/runs|videos(?:/generations|/[^/]+/remix)?|video/generations/jobs"
+    r"|[^/]+:(?:batchgeneratecontent|asyncbatchembedcontent|predictlongrunning))$",
+    re.IGNORECASE,
+)
+"""POSTs that order work which is done and paid later, and of which no answer tells the tokens."""
+_KEPT = re.compile(rb"(?:^|/)conversations(?:/[^/:]+(?:/restart)?)?/?$")
+"""POSTs that a model answers with Mistral, and that only keep something with OpenAI."""
+_LOOK_UP = re.compile(rb"/(?:responses|interactions)/([^/]+)/?$")
+"""GETs that bring the answer of a background response or interaction."""
+_INTERACTION = re.compile(rb"/interactions(?:/[^/]+)?/?$")
+"""An interaction is kept: look-ups tell its usage again, and it does not say that it runs in the background."""
 _BACKGROUND = re.compile(rb'(?<!\\)"background"\s*:\s*true')
-_ID = re.compile(rb'(?<!\\)"id"\s*:\s*"(resp_[\w-]{1,120})"')
+_STATUS = re.compile(rb'(?<!\\)"(?:status"\s*:\s*"(\w+)"|(?:steps|outputs)"\s*:)')
+_RUNNING = frozenset({b"queued", b"in_progress"})
+_RESPONSE_ID = re.compile(rb'(?<!\\)"id"\s*:\s*"(resp_[\w-]{1,120})"')
+_ID = re.compile(rb'(?<!\\)"id"\s*:\s*"([\w.~:-]{1,256})"')
 _ESTIMABLE = (b"text/", b"application/json", b"application/x-ndjson")
 _MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*"([^"\\]{1,96})"')
 _VERSION = re.compile(rb'(?<!\\)"modelVersion"\s*:\s*"([^"\\]{1,96})"')
-_OVERLAP = 128
+_OVERLAP = 320
 _BYTES_PER_TOKEN = 4
 
 type Stream = bool | Callable[[bytes], bytes | list[bytes]]
@@ -63,9 +79,24 @@ def costs(method: bytes, path: bytes) -> bool:
     return method == b"POST" and (_FREE.search(bare) is None or climbs(bare))
 
 
-def looks_up(method: bytes, path: bytes) -> bool:
-    """Tell whether a request may bring the answer of a response that ran in the background."""
-    return method == b"GET" and _LOOK_UP.search(path.partition(b"?")[0]) is not None
+def is_paid_later(method: bytes, path: bytes) -> bool:
+    """Tell whether a request orders work whose cost nobody can count."""
+    if method != b"POST":
+        return False
+    read = lenient_reading(path.partition(b"?")[0])
+    return read is None or _LATER.search(normpath(read)) is not None
+
+
+def meter_of(method: bytes, path: bytes) -> "UsageMeter | None":
+    """Return what counts the tokens of a request's answer; None where no model answers it."""
+    bare = path.partition(b"?")[0]
+    keeps = _INTERACTION.search(bare) is not None
+    if method == b"GET" and (found := _LOOK_UP.search(bare)):
+        name = found[1].decode("utf-8", "replace") if keeps else None
+        return UsageMeter(looks_up=True, keeps=keeps, name=name)
+    if _KEPT.search(bare) is not None and method == b"POST":
+        return UsageMeter(only_reported=True)
+    return UsageMeter(keeps=keeps) if costs(method, path) else None
 
 
 def is_estimable(content_type: bytes) -> bool:
@@ -86,11 +117,27 @@ class SpentTokens(NamedTuple):
 class UsageMeter:
     """Counts the tokens of one response, whatever its pieces."""
 
-    def __init__(self, *, looks_up: bool = False) -> None:
-        """Begin; what is only looked up was spent before, unless it ran in the background."""
-        self.looks_up = looks_up
+    def __init__(
+        self,
+        *,
+        looks_up: bool = False,
+        keeps: bool = False,
+        only_reported: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            looks_up: the answer was spent before, unless it ran in the background.
+            keeps: it is an interaction, which look-ups tell again.
+            only_reported: nothing is estimated of an answer that comes at once.
+            name: its id, where the request says it.
+        """
+        self.looks_up, self._keeps, self._only_reported = looks_up, keeps, only_reported
         self._is_background = False
-        self._id: str | None = None
+        self._status: bytes | None = None
+        """What the answer says of itself before its content."""
+        self._id, self._ids = name, _ID if keeps else _RESPONSE_ID
         self._found: dict[bytes, int] = {}
         self._tail = b""
         self._events = 0
@@ -107,8 +154,10 @@ class UsageMeter:
         for name, number in _NUMBER.findall(text):
             self._found[name] = max(int(number), self._found.get(name, 0))
         self._is_background = self._is_background or _BACKGROUND.search(text) is not None
-        if self._id is None and (named := _ID.search(text)):
+        if self._id is None and (named := self._ids.search(text)):
             self._id = named[1].decode()
+        if self._status is None and (told := _STATUS.search(text)):
+            self._status = told[1] or b""
         if not self._is_named or self._content_first:
             self._name(text)
         # A number at the very end may go on in the next piece; it is then found again, larger.
@@ -151,19 +200,27 @@ class UsageMeter:
         return SpentTokens(given, min(cached, given), max(rest, 0))
 
     @property
-    def answered(self) -> bool:
-        """Whether anything came back at all."""
-        return self._bytes > 0
-
-    @property
     def reported(self) -> bool:
         """Whether the provider said how many tokens it took."""
         return bool(self._found)
 
     @property
-    def background(self) -> str | None:
-        """The id of a response that runs in the background: each look-up tells its usage again."""
-        return self._id if self._is_background else None
+    def told_again(self) -> str | None:
+        """The id under which each look-up tells the usage again; None where it is told once."""
+        return self._id if self._keeps or self._is_background else None
+
+    @property
+    def due(self) -> bool:
+        """Whether tokens are spent with this answer: what goes on in the background has told none."""
+        if self._bytes == 0 or self.spent:
+            return False
+        if self.reported:
+            return self.told_again is not None or not self.looks_up
+        goes_on = self._events == 0 and self._status in _RUNNING
+        if not self._keeps:
+            goes_on = self.told_again is not None
+        silent = self._only_reported and self._events == 0
+        return not (self.looks_up or goes_on or silent)
 
     def tokens(self, request_bytes: int) -> int:
         """Return the tokens of the call; an estimate where the provider reported none."""

@@ -329,6 +329,48 @@ def test_a_response_in_the_background_is_spent_once_when_its_usage_is_told(tmp_p
             assert ask(client, "/openai/v1/responses") == 429
 
 
+def test_what_is_paid_later_is_refused_under_a_budget(tmp_path: Path, upstream: Upstream) -> None:
+    batch = {"input_file_id": "file-1", "endpoint": "/v1/responses", "completion_window": "24h"}
+    settings = {"routes": [{"name": "openai", "upstream": upstream.url}], "forward_port": None}
+    with GatewayProcess(tmp_path, settings) as gateway:
+        with caller(gateway, KeyLimits(money_per_day=5)) as client:
+            before = len(upstream.seen)
+            for name in ("batches", "fine_tuning/jobs", "b%61tches"):
+                refused = client.post(f"/openai/v1/{name}", json=batch)
+                assert refused.status_code == 400
+                assert "budget" in refused.json()["error"]["message"]
+            assert len(upstream.seen) == before
+            assert ask(client) == 200
+        with caller(gateway, KeyLimits(requests_per_minute=100)) as client:
+            client.post("/openai/v1/batches", json=batch)
+    assert upstream.seen[-1].target == "/v1/batches"
+
+
+def test_conversations_and_interactions_in_the_background_are_counted(tmp_path: Path) -> None:
+    def script(seen: ReceivedRequest) -> Reply:
+        if "/conversations" in seen.target:
+            told: dict[str, Any] = {"conversation_id": "c", "usage": {"total_tokens": 100}}
+            return as_json(told if "/asked" in seen.target else {"id": "conv_1"})
+        told = {"id": "v1_a", "status": "in_progress"}
+        if seen.method == "GET":
+            told = {**told, "status": "completed", "usage": {"total_tokens": 50}}
+        return as_json(told)
+
+    with Upstream(script) as upstream:
+        settings = {"routes": [{"name": "any", "upstream": upstream.url}], "forward_port": None}
+        with (
+            GatewayProcess(tmp_path, settings) as gateway,
+            caller(gateway, KeyLimits(tokens_per_day=150)) as client,
+        ):
+            assert client.post("/any/v1/conversations", json={}).status_code == 200
+            assert client.post("/any/v1beta/interactions", json={}).status_code == 200
+            for _ in range(3):
+                assert client.get("/any/v1beta/interactions/v1_a").status_code == 200
+            # The look-ups took 50 of the 150, once; this takes the rest.
+            assert client.post("/any/v1/conversations/asked", json={}).status_code == 200
+            assert client.post("/any/v1/conversations/asked", json={}).status_code == 429
+
+
 @pytest.mark.parametrize(
     ("limit", "status", "told"),
     [("calls", 503, "gateway.calls allows"), ("calls_per_key", 429, "gateway.calls_per_key")],

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.clients.usage import SpentTokens, UsageMeter, costs, is_estimable
+from proxy.clients.usage import (
+    SpentTokens,
+    UsageMeter,
+    costs,
+    is_estimable,
+    is_paid_later,
+    meter_of,
+)
 
 
 def sse(*values: object) -> bytes:
@@ -172,3 +179,72 @@ def test_only_json_is_estimated_by_its_length() -> None:
         assert is_estimable(kind)
     for kind in (b"multipart/form-data; boundary=x", b"application/octet-stream", b"audio/wav"):
         assert not is_estimable(kind)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/v1/batches",
+            "/v1/messages/batches/",
+            "/openai/batches?api-version=1",
+            "/v1/batch/jobs",
+        ),
+        *("/v1/fine_tuning/jobs", "/v1/fine-tuning/jobs", "/v1beta/tunedModels", "/v1/videos"),
+        *("/v1beta/models/gemini-3:batchGenerateContent", "/v1/evals/eval_1/runs", "/async-invoke"),
+        *("/v1/b%61tches", "/v1//Batches", "/v1/files/../batches", "/model-invocation-job"),
+    ],
+)
+def test_what_is_paid_later_is_told_by_its_path(path: str) -> None:
+    assert is_paid_later(b"POST", path.encode())
+    assert not is_paid_later(b"GET", path.encode())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/batches/batch_1/cancel", "/v1/fine_tuning/jobs/j/pause", "/v1/chat/completions"),
+        *("/v1beta/models/gemini-3:batchEmbedContents", "/v1beta/tunedModels/m:generateContent"),
+    ],
+)
+def test_other_requests_are_not_paid_later(path: str) -> None:
+    assert not is_paid_later(b"POST", path.encode())
+
+
+def metered(method: bytes, path: bytes, body: bytes) -> UsageMeter:
+    meter = meter_of(method, path)
+    assert meter is not None
+    meter.feed(body)
+    return meter
+
+
+def test_conversations_cost_where_a_model_answers() -> None:
+    answer = b'{"conversation_id":"c","usage":{"prompt_tokens":8,"connector_tokens":4,"total_tokens":15}}'
+    for path in (b"/v1/conversations", b"/v1/conversations/c", b"/v1/conversations/c/restart"):
+        told = metered(b"POST", path, answer)
+        assert (told.due, told.tokens(0)) == (True, 15)
+        assert not metered(b"POST", path, b'{"id":"conv_1","object":"conversation"}').due
+        cut = metered(b"POST", path, b'data: {"type":"message.output.delta","content":"x"}\n\n' * 3)
+        assert (cut.due, cut.tokens(0)) == (True, 3)
+    assert meter_of(b"POST", b"/v1/conversations/c/items") is None
+
+
+def test_an_interaction_in_the_background_is_told_by_its_look_up() -> None:
+    path, name = b"/v1beta/interactions", "v1_Chd" + "x" * 150
+    running = json.dumps({"id": name, "object": "interaction", "status": "in_progress"}).encode()
+    assert not metered(b"POST", path, running).due
+    done = json.dumps({"id": name, "status": "completed", "steps": [], "usage": USED}).encode()
+    for meter in (
+        metered(b"GET", path + b"/" + name.encode(), done),
+        metered(b"POST", path, done),
+    ):
+        assert (meter.due, meter.told_again, meter.tokens(0)) == (True, name, 14)
+    waiting = metered(b"GET", path + b"/" + name.encode(), running)
+    assert not waiting.due
+    # What a model puts into a call's arguments says nothing of the interaction.
+    called = b'{"id":"i","status":"completed","steps":[{"arguments":{"status":"in_progress"}}]}'
+    assert metered(b"POST", path, called).due
+    assert meter_of(b"GET", path) is None
+
+
+USED = {"total_input_tokens": 9, "total_output_tokens": 3, "total_thought_tokens": 2, "total_tokens": 14}  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 from proxy.clients.credentials import Fingerprints, RawFields, holds_client_key, presented_key
 from proxy.clients.keys import KeyLimits, KeyRegistry
 from proxy.clients.limits import Budgets, session_of
+from proxy.clients.paid_calls import is_paid_later
 from proxy.clients.session_keys import ClientSession, SessionKeys
-from proxy.clients.usage import is_paid_later
 from proxy.heads import WISHES, HeadTemplate, capture_wish, names, place_of, with_values
 from proxy.responses import Reason
 from proxy.routes.model_versions import ServedModel, Version, can_name

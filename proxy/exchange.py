@@ -13,7 +13,8 @@ from proxy.admission import AdmittedRequest, RequestRefusal
 from proxy.artifacts.bodies import ModelBody
 from proxy.clients.credentials import RawFields
 from proxy.clients.limits import session_of
-from proxy.clients.usage import UsageMeter, is_estimable, meter_of
+from proxy.clients.paid_calls import paid_call
+from proxy.clients.usage import UsageMeter, is_estimable
 from proxy.exchange_response import ResponseInFlight
 from proxy.guard.request import GuardedRequest
 from proxy.guard.route import CallGuard
@@ -110,7 +111,7 @@ class InFlight:
         self.meter: UsageMeter | None = None
         """Counts tokens, for keys that have a budget of them."""
         self._sent_bytes = 0
-        """Length of the request's body, where its head says it and it is text."""
+        """Length of the request's body, where its head says it and it is text or speech."""
         self.status = 0
         self.answered_at = 0.0
         self.response: ResponseInFlight | None = None
@@ -174,9 +175,9 @@ class InFlight:
         limits = services.admission.limits_of(self.admitted.client)
         if limits is not None and limits.counts_usage and plan.kind == "model":
             upgrade = (value_of(self.fields, b"upgrade") or b"").lower() == b"websocket"
-            meter = UsageMeter() if upgrade else meter_of(self.method, self.path)
-            if meter is not None:
-                self._meter(meter)
+            call = paid_call(self.method, self.path)
+            if upgrade or call is not None:
+                self._meter(UsageMeter(call))
         if level is not None and services.recording is not None:
             self._record(services.recording, level, note)
             if plan.tokens and level and self.capture is not None:
@@ -194,7 +195,8 @@ class InFlight:
         """Count the tokens of the answer; only what is not compressed can be read as it passes."""
         self.meter = meter
         length = value_of(self.fields, b"content-length") or b""
-        if length.isdigit() and is_estimable(value_of(self.fields, b"content-type") or b""):
+        kind = value_of(self.fields, b"content-type") or b""
+        if length.isdigit() and (meter.call.hears or is_estimable(kind)):
             self._sent_bytes = int(length)
         self._header(b"accept-encoding", b"identity")
 

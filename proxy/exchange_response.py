@@ -115,6 +115,8 @@ class ResponseInFlight:
         services.counters.statuses[self._plan.name, status // 100] += 1
         if status not in _ANSWERS:
             self.meter = None  # an upstream that fails or refuses has spent nothing
+        if self.meter is not None:
+            self.meter.head(fields)
         if self._capture is not None and services.recording is not None:
             fields = self._record(status, fields, self._capture, services.recording)
         if self.meter is not None and not self.holds:
@@ -321,7 +323,7 @@ class ResponseInFlight:
             return True
         scope = f"{self._admitted.client.tenant_id}:{self._plan.name}"
         first = self._services.budgets.once(scope, meter.told_again)
-        return first or not meter.looks_up
+        return first or not meter.call.looks_up
 
     def _spend(self, meter: UsageMeter, sent_bytes: int) -> None:
         services, client = self._services, self._admitted.client

@@ -4,6 +4,7 @@ Steps of a session are claimed one by one, so that their limit is exact over all
 limits cost nothing.
 """
 
+import re
 import time
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ _MINUTE = 60
 _DAY = 86_400
 _BILLION = 1_000_000_000
 """Money is counted in billionths, in whole numbers."""
+_BEDROCK_NAME = re.compile(r"(?:[a-z-]+\.)?[a-z]\w*\.([a-z][\w.-]*?)(?:-v\d+)?(?::\d+)?")
 _SESSION_SECONDS = 7 * _DAY
 """How long after its last step a session is remembered."""
 
@@ -103,11 +105,19 @@ class Budgets:
 
         A call without a price counts as the dearest: else a budget would not hold it.
         """
-        price = self._prices.of(model) if model is not None else None
+        price = None
+        if model is not None:
+            price = self._prices.of(model) or self._prices.of(_own_name(model))
         cost = price.cost(*usage) if price is not None else None
         charged = self._dearest.cost(*usage) if cost is None else cost
         self.ledger.add(*_amount("money", key_id, round((charged or 0.0) * _BILLION)))
         return cost is not None
+
+
+def _own_name(model: str) -> str:
+    """Return what a model is called by who makes it: Bedrock adds region, maker and version."""
+    found = _BEDROCK_NAME.fullmatch(model)
+    return model if found is None else found[1]
 
 
 def _amount(what: str, key_id: str, amount: int) -> tuple[str, int, float]:

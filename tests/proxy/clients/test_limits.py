@@ -83,6 +83,9 @@ def test_money_counts_by_the_model_and_what_has_no_price_counts_as_the_dearest(
         assert not budgets.charge("key", model, usage)
         spent += (usage.input_tokens * 100 + usage.output_tokens * 500) / 1e6
         assert left(spent)
+    assert budgets.charge("key", "eu.maker.cheap-1-v1:0", SpentTokens(10, 0, 1))
+    spent += (10 * 1 + 1 * 2) / 1e6
+    assert left(spent)
     assert budgets.admit("key", KeyLimits(money_per_day=0), session=None, step=True) is not None
     assert budgets.admit("other", KeyLimits(money_per_day=1), session=None, step=True) is None
 

@@ -1,19 +1,15 @@
 """Usage: the same tokens whatever the pieces, of every provider's shape; estimated where none is told."""
 
 import json
+from base64 import b64encode
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.clients.usage import (
-    SpentTokens,
-    UsageMeter,
-    costs,
-    is_estimable,
-    is_paid_later,
-    meter_of,
-)
+from proxy.clients.paid_calls import PaidCall, paid_call
+from proxy.clients.usage import SpentTokens, UsageMeter, is_estimable
+from tests.support.provider.bedrock import event_message
 
 
 def sse(*values: object) -> bytes:
@@ -140,35 +136,6 @@ def test_each_message_of_a_connection_is_spent_for_itself() -> None:
     assert (meter.spent, meter.tokens(0)) == (False, 10)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/v1/chat/completions", "/v1/responses", "/v1/messages", "/openai/v1/responses?x=/files"),
-        *("/v1beta/models/gemini-3:streamGenerateContent", "/model/claude/converse", "/api/chat"),
-        *("/v1/audio/transcriptions", "/v1/images/edits", "/v1/embeddings", "/generate"),
-        *("/v1beta/interactions", "/v1/files/../chat/completions", "/v1/files/.%2E/responses"),
-    ],
-)
-def test_calls_of_models_cost(path: str) -> None:
-    assert costs(b"POST", path.encode())
-    assert not costs(b"GET", path.encode())
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/v1/files", "/upload/v1beta/files", "/v1/uploads/upload_1/parts", "/v1/batches"),
-        *("/v1/messages/batches", "/v1/messages/count_tokens", "/v1/responses/input_tokens"),
-        *("/v1/responses/resp_1/cancel", "/v1beta/models/gemini-3:countTokens", "/tokenize"),
-        *("/v1/vector_stores/vs_1/files", "/v1beta/cachedContents", "/model/claude/count-tokens"),
-        *("/models/count-tokens:rawPredict", "/v1/realtime/client_secrets", "/api/show"),
-        "/v1/fine_tuning/jobs",
-    ],
-)
-def test_what_is_kept_or_only_counted_costs_nothing(path: str) -> None:
-    assert not costs(b"POST", path.encode())
-
-
 def test_only_json_is_estimated_by_its_length() -> None:
     for kind in (
         b"application/json; charset=utf-8",
@@ -181,39 +148,10 @@ def test_only_json_is_estimated_by_its_length() -> None:
         assert not is_estimable(kind)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *(
-            "/v1/batches",
-            "/v1/messages/batches/",
-            "/openai/batches?api-version=1",
-            "/v1/batch/jobs",
-        ),
-        *("/v1/fine_tuning/jobs", "/v1/fine-tuning/jobs", "/v1beta/tunedModels", "/v1/videos"),
-        *("/v1beta/models/gemini-3:batchGenerateContent", "/v1/evals/eval_1/runs", "/async-invoke"),
-        *("/v1/b%61tches", "/v1//Batches", "/v1/files/../batches", "/model-invocation-job"),
-    ],
-)
-def test_what_is_paid_later_is_told_by_its_path(path: str) -> None:
-    assert is_paid_later(b"POST", path.encode())
-    assert not is_paid_later(b"GET", path.encode())
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/v1/batches/batch_1/cancel", "/v1/fine_tuning/jobs/j/pause", "/v1/chat/completions"),
-        *("/v1beta/models/gemini-3:batchEmbedContents", "/v1beta/tunedModels/m:generateContent"),
-    ],
-)
-def test_other_requests_are_not_paid_later(path: str) -> None:
-    assert not is_paid_later(b"POST", path.encode())
-
-
 def metered(method: bytes, path: bytes, body: bytes) -> UsageMeter:
-    meter = meter_of(method, path)
-    assert meter is not None
+    call = paid_call(method, path)
+    assert call is not None
+    meter = UsageMeter(call)
     meter.feed(body)
     return meter
 
@@ -226,7 +164,7 @@ def test_conversations_cost_where_a_model_answers() -> None:
         assert not metered(b"POST", path, b'{"id":"conv_1","object":"conversation"}').due
         cut = metered(b"POST", path, b'data: {"type":"message.output.delta","content":"x"}\n\n' * 3)
         assert (cut.due, cut.tokens(0)) == (True, 3)
-    assert meter_of(b"POST", b"/v1/conversations/c/items") is None
+    assert paid_call(b"POST", b"/v1/conversations/c/items") is None
 
 
 def test_an_interaction_in_the_background_is_told_by_its_look_up() -> None:
@@ -244,7 +182,110 @@ def test_an_interaction_in_the_background_is_told_by_its_look_up() -> None:
     # What a model puts into a call's arguments says nothing of the interaction.
     called = b'{"id":"i","status":"completed","steps":[{"arguments":{"status":"in_progress"}}]}'
     assert metered(b"POST", path, called).due
-    assert meter_of(b"GET", path) is None
+    assert paid_call(b"GET", path) is None
 
 
 USED = {"total_input_tokens": 9, "total_output_tokens": 3, "total_thought_tokens": 2, "total_tokens": 14}  # fmt: skip
+
+
+JSON, SPEECH = (b"content-type", b"application/json"), (b"content-type", b"audio/mpeg")
+AWS = (b"Content-Type", b"application/vnd.amazon.eventstream")
+
+
+def aws(*payloads: object) -> bytes:
+    """Return events of AWS, as Bedrock sends them."""
+    return b"".join(event_message(one, event_type="chunk") for one in payloads)
+
+
+def packed(*events: object) -> bytes:
+    """Return a model's own events within those of AWS."""
+    told = (b64encode(json.dumps(one).encode()).decode() for one in events)
+    return aws(*({"bytes": one, "p": "abc"} for one in told))
+
+
+METRICS = {"inputTokenCount": 40, "outputTokenCount": 2, "cacheReadInputTokenCount": 30}
+OWN_KIND = {
+    "embeddings": (
+        b"/v1/embeddings", JSON,
+        b'{"data":[{"embedding":[0.1]}],"model":"e","usage":{"prompt_tokens":8,"total_tokens":8}}',
+        ("e", SpentTokens(8, 0, 0)),
+    ),
+    "embeddings with a total alone": (
+        b"/v1/embeddings", JSON, b'{"usage":{"total_tokens":8}}', (None, SpentTokens(8, 0, 0))
+    ),
+    "embeddings that report nothing": (
+        b"/v1beta/models/gemini-embedding-001:embedContent", JSON, b"[" + b"0.12345, " * 3000 + b"0]",
+        ("gemini-embedding-001", SpentTokens(100, 0, 0)),
+    ),
+    "speech made": (b"/v1/audio/speech", SPEECH, b"\xff" * 16_000, (None, SpentTokens(100, 0, 20))),
+    "speech made that is told": (
+        b"/v1/audio/speech", (b"content-type", b"text/event-stream"),
+        sse({"type": "speech.audio.delta", "audio": "AAAA"},
+            {"type": "speech.audio.done", "usage": {"input_tokens": 14, "output_tokens": 101,
+                                                    "total_tokens": 115}}),
+        (None, SpentTokens(14, 0, 101)),
+    ),
+    "speech heard": (
+        b"/v1/audio/transcriptions", JSON,
+        b'{"text":"Hi","usage":{"type":"tokens","input_tokens":14,"output_tokens":45,"total_tokens":59}}',
+        (None, SpentTokens(14, 0, 45)),
+    ),
+    "speech heard by the second": (
+        b"/v1/audio/transcriptions", JSON, b'{"text":"Hi","usage":{"type":"duration","seconds":9}}',
+        (None, SpentTokens(180, 0, 0)),
+    ),
+    "speech heard of which nothing is told": (
+        b"/v1/audio/transcriptions", (b"content-type", b"text/plain"), b"Hi there, all",
+        (None, SpentTokens(0, 0, 3)),
+    ),
+    "converse": (
+        b"/model/us.anthropic.claude-opus-5-v1:0/converse", JSON,
+        b'{"output":{"message":{"content":[{"toolUse":{"input":{"model":"cheap"}}}]}},'
+        b'"usage":{"inputTokens":4,"outputTokens":2,"totalTokens":6,"cacheReadInputTokens":30}}',
+        ("us.anthropic.claude-opus-5-v1:0", SpentTokens(34, 30, 2)),
+    ),
+    "converse stream": (
+        b"/model/amazon.nova-lite-v1:0/converse-stream", AWS,
+        aws({"delta": {"text": "hi"}},
+            {"usage": {"inputTokens": 40, "outputTokens": 2, "totalTokens": 42}}),
+        ("amazon.nova-lite-v1:0", SpentTokens(40, 0, 2)),
+    ),
+    "invoke stream": (
+        b"/model/anthropic.claude-opus-5-v1:0/invoke-with-response-stream", AWS,
+        packed({"message": {"model": "claude-opus-5",
+                            "usage": {"input_tokens": 40, "cache_read_input_tokens": 30,
+                                      "output_tokens": 1}}},
+               {"usage": {"output_tokens": 2}},
+               {"type": "message_stop", "amazon-bedrock-invocationMetrics": METRICS}),
+        ("claude-opus-5", SpentTokens(70, 30, 2)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OWN_KIND)
+@given(cuts=st.lists(st.integers(0, 900), max_size=6))
+def test_speech_vectors_and_bedrock_count_by_what_they_report(name: str, cuts: list[int]) -> None:
+    path, kind, body, expected = OWN_KIND[name]
+    meter = UsageMeter(paid_call(b"POST", path))
+    meter.head([kind])
+    at = sorted(min(cut, len(body)) for cut in cuts)
+    for begin, end in zip([0, *at], [*at, len(body)], strict=True):
+        meter.feed(body[begin:end])
+    assert (meter.model, meter.usage(400)) == expected
+
+
+def test_bedrock_tells_tokens_in_headers_where_bodies_do_not() -> None:
+    meter = UsageMeter(paid_call(b"POST", b"/model/cohere.embed-v4:0/invoke"))
+    meter.head([JSON, (b"X-Amzn-Bedrock-Input-Token-Count", b"7")])
+    meter.feed(b'{"embeddings":{"float":[[0.1]]}}')
+    assert (meter.reported, meter.usage(400)) == (True, SpentTokens(7, 0, 0))
+
+
+def test_an_interaction_is_told_apart_too() -> None:
+    meter = UsageMeter(PaidCall(keeps=True))
+    meter.feed(
+        json.dumps(
+            {"model": "gemini-2.5-pro", "usage": {**USED, "total_cached_tokens": 3}}
+        ).encode()
+    )
+    assert (meter.model, meter.usage(0)) == ("gemini-2.5-pro", SpentTokens(9, 3, 5))

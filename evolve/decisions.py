@@ -110,10 +110,10 @@ class DecisionBook:
         """Score what is due, decide, and record it; a night that was decided is not decided again.
 
         Raises:
-            ConfigurationError: the lake holds no step.
+            ConfigurationError: the lake holds no step from before now.
         """
         self._begin_approved()
-        decided = plan(self._lake, policy, as_of=as_of)
+        decided = plan(self._lake, policy, as_of=as_of, now=self._clock())
         end = _moment(decided, "as_of")
         if self._of_night(policy, end) is None and self._score(policy, end):
             decided = plan(self._lake, policy, as_of=end)

@@ -33,7 +33,7 @@ _WITHIN = """day >= $first AND day < $last
 AND (len($tenants) = 0 OR list_contains($tenants, tenant_id))
 AND (len($apps) = 0 OR list_contains($apps, split_part(workload, '/', 1)))
 AND (len($environments) = 0 OR list_contains($environments, split_part(workload, '/', 2)))"""
-_NEWEST = "SELECT max(started_at) AS newest FROM steps"
+_NEWEST = "SELECT max(started_at) AS newest FROM steps WHERE started_at <= $now"
 _SESSIONS = f"SELECT * FROM part.looked_at WHERE {_WITHIN}"  # noqa: S608 - fixed text
 _ON_TRIAL = """
 SELECT 'model ' || name || '@' || version || ' is a ' || status AS what
@@ -155,6 +155,7 @@ def plan(
     *,
     as_of: datetime | None = None,
     versions: Mapping[str, int] | None = None,
+    now: datetime | None = None,
 ) -> EvolutionDecision:
     """Return what a policy decides.
 
@@ -164,12 +165,13 @@ def plan(
         as_of: the nights before this day are looked at; None for the day of the newest step, which
             is under way.
         versions: table versions to read; None for the present ones.
+        now: the clock. A step that is dated ahead of it says nothing of the day that is under way.
 
     Raises:
-        ConfigurationError: the lake holds no step.
+        ConfigurationError: the lake holds no step from before now.
     """
     read = _AtVersions(source, _of_interest(source.versions() if versions is None else versions))
-    end = _midnight(as_of or _newest(read))
+    end = _midnight(as_of or _newest(read, now or datetime.now(UTC)))
     window = _Window(policy, end)
     with _sessions(read, window) as sessions:
         evidence = _evidence(read, sessions, window)
@@ -261,10 +263,12 @@ class _Window:
         return (day - self.days[0]).days
 
 
-def _newest(read: _AtVersions) -> datetime:
-    (row,) = read.rows(_NEWEST)
+def _newest(read: _AtVersions, now: datetime) -> datetime:
+    (row,) = read.rows(_NEWEST, now=now)
     if row["newest"] is None:
-        raise ConfigurationError("the lake holds no step, so there is nothing to look at")
+        raise ConfigurationError(
+            "the lake holds no step from before now, so there is nothing to look at"
+        )
     newest: datetime = row["newest"]
     return newest
 

@@ -12,6 +12,8 @@ from lakehouse.schema.tables import TABLES
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
+_NEWEST = "SELECT max(started_at) AS t FROM exchanges WHERE started_at <= ?"
+
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
@@ -63,8 +65,9 @@ class LakeStatus:
     bytes: int
     files: int
     newest_exchange_at: datetime | None
+    """Of those that are not dated ahead of now."""
     freshness_s: float | None
-    """Seconds since the newest exchange in the ledger began."""
+    """Seconds since it began."""
     growth: tuple[DayGrowth, ...]
     """The last 14 days that have data, oldest first."""
     vacuum_files: int
@@ -91,7 +94,7 @@ def lake_status(
     """
     moment = now or datetime.now(UTC)
     tables = tuple(_table_status(lake, name, vacuum_hours) for name in TABLES)
-    newest = lake.query("SELECT max(started_at) AS t FROM exchanges")["t"][0].as_py()
+    newest = lake.query(_NEWEST, parameters=[moment])["t"][0].as_py()
     held = lake.query(
         "SELECT count(*) FILTER (expires_at <= ? AND NOT legal_hold) AS expired, "
         "count(*) FILTER (legal_hold) AS held FROM governance",

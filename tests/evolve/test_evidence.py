@@ -101,7 +101,20 @@ def test_the_view_counts_tool_errors_per_session_that_called_the_tool(
 
 
 def test_the_day_of_the_newest_step_is_left_out(lake: Lake) -> None:
-    assert plan(lake, policy()).document["as_of"] == day(CHANGE + 1).isoformat()
+    found = plan(lake, policy(), now=day(CHANGE + 3))
+    assert found.document["as_of"] == day(CHANGE + 1).isoformat()
+
+
+def test_a_step_that_is_dated_ahead_is_not_the_newest(tmp_path: Path, traffic: Traffic) -> None:
+    lake = lake_of(str(tmp_path), traffic, CHANGE + 2)
+    ahead = replace(
+        traffic.nights(CHANGE, CHANGE + 1).steps[0], step_id="ahead", started_at=day(400)
+    )
+    lake.append_rows("steps", [ahead])
+    found = plan(lake, policy(), now=day(CHANGE + 3))
+    assert found.document["as_of"] == day(CHANGE + 1).isoformat()
+    with pytest.raises(ConfigurationError, match="no step from before now"):
+        plan(lake, policy(), now=day(-1))
 
 
 def test_only_the_sessions_of_the_target_count(lake: Lake) -> None:

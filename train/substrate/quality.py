@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import polars as pl
@@ -108,8 +108,20 @@ class SubstrateGate:
             raise SubstrateRefusedError(name, report.reasons)
         return report
 
-    def judge(self, source: LearningSource, entries: Sequence[ItemProperties]) -> SubstrateReport:
-        """Return what these items meet and what not."""
+    def judge(
+        self,
+        source: LearningSource,
+        entries: Sequence[ItemProperties],
+        *,
+        now: datetime | None = None,
+    ) -> SubstrateReport:
+        """Return what these items meet and what not.
+
+        Args:
+            source: the lake.
+            entries: the items.
+            now: the clock. Items that are dated ahead of it are no part of the newest days.
+        """
         policy = self._quality.substrate
         rows = self.facts(source, entries)
         suite = Suite[ItemColumn](policy.expectations)
@@ -120,7 +132,7 @@ class SubstrateGate:
             for one in policy.expectations
             if one.name in failed
         ]
-        drifts, reference = self._drift(entries, rows)
+        drifts, reference = self._drift(entries, rows, now or datetime.now(UTC))
         if policy.drift is not None:
             shifted = drifted(drifts, policy.drift.most)
             reasons += [f"quality:drift:{column}" for column in shifted]
@@ -152,20 +164,20 @@ class SubstrateGate:
         ]
 
     def _drift(
-        self, entries: Sequence[ItemProperties], rows: Sequence[ItemFacts]
+        self, entries: Sequence[ItemProperties], rows: Sequence[ItemFacts], now: datetime
     ) -> tuple[list[ColumnDrift], int]:
         policy = self._quality.substrate.drift
-        if policy is None or not entries:
+        pairs = [pair for pair in zip(entries, rows, strict=True) if pair[0].item.started_at <= now]
+        if policy is None or not pairs:
             return [], 0
-        latest = max(entry.item.started_at for entry in entries)
+        latest = max(entry.item.started_at for entry, _ in pairs)
         begins = latest - timedelta(days=policy.days)
         oldest = begins - timedelta(days=policy.reference_days)
-        pairs = [*zip(entries, rows, strict=True)]
-        now = [row for entry, row in pairs if entry.item.started_at > begins]
+        recent = [row for entry, row in pairs if entry.item.started_at > begins]
         before = [row for entry, row in pairs if oldest < entry.item.started_at <= begins]
-        if min(len(now), len(before)) < FEWEST:
+        if min(len(recent), len(before)) < FEWEST:
             return [], len(before)
-        return drift(now, before, policy.columns, numbers=ITEM_NUMBERS), len(before)
+        return drift(recent, before, policy.columns, numbers=ITEM_NUMBERS), len(before)
 
 
 _HARNESS = pl.col("harness_id").is_not_null()

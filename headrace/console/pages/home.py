@@ -22,7 +22,7 @@ SELECT CAST(started_at AS DATE) AS day, count(*) AS exchanges,
        count(*) FILTER (disposition = 'quarantined') AS held
 FROM exchanges WHERE started_at >= now() - INTERVAL 14 DAY GROUP BY ALL ORDER BY day
 """
-_NEWEST = "SELECT max(started_at) AS at FROM exchanges"
+_NEWEST = "SELECT max(started_at) AS at FROM exchanges WHERE started_at <= now()"
 _KEPT_BACK = "SELECT count(*) AS cases FROM quarantined WHERE status = 'held'"
 _NOW = """
 SELECT (SELECT count(*) FROM steps WHERE started_at >= now() - INTERVAL 1 DAY) AS steps_today,

@@ -24,6 +24,8 @@ def test_a_filled_lake(tmp_path: Path) -> None:
         expires = make.NOON + timedelta(days=40 * number)
         dated = tuple(replace(row, expires_at=expires) for row in whole.governance)
         lake.append(replace(whole, governance=dated), app_id="a", version=number)
+    late = make.step("ahead", 0, started_at=make.NOON + timedelta(days=400))
+    lake.append_rows("exchanges", [make.ledger(late)])
     compact(lake, tables=["steps"])
     now = make.NOON + timedelta(seconds=61)
     status = lake_status(lake, now=now)
@@ -32,7 +34,8 @@ def test_a_filled_lake(tmp_path: Path) -> None:
     assert steps.removed_bytes > steps.bytes > 0
     assert (status.vacuum_files, status.vacuum_bytes) == (0, 0)  # they left only now
     assert status.freshness_s == 60
-    assert [(day.day, day.exchanges, day.steps) for day in status.growth] == [("2026-11-20", 6, 6)]
+    grown = [(day.day, day.exchanges, day.steps) for day in status.growth]
+    assert grown == [("2026-11-20", 6, 6), ("2027-12-25", 1, 1)]
     assert status.growth[0].stored_bytes > 0
     assert status.expired_steps == 2
     assert [(one.month, one.steps) for one in status.expiring] == [("2026-12", 2), ("2027-02", 2)]

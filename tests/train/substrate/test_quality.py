@@ -1,6 +1,6 @@
 """The quality gate of substrates: what it asks, what it refuses, and that a refusal writes nothing."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -121,12 +121,13 @@ def test_the_newest_days_are_compared_with_those_before(tmp_path: Path) -> None:
         shift(entry, index, reward=2.0 if index % 2 else 0.0) for index, entry in enumerate(found)
     ]
     assert gate(**policy).judge(lake, better).reasons == ("quality:drift:reward",)
+    ahead = replace(better[0].item, started_at=datetime(2099, 1, 1, tzinfo=UTC))
+    clock_ahead = [replace(better[0], item=ahead), *better[1:]]
+    assert gate(**policy).judge(lake, clock_ahead).reasons == ("quality:drift:reward",)
     assert gate(**policy).judge(lake, moved[:60]).drifts == ()
 
 
 def shift(entry: ScoredItem, index: int, **changes: Any) -> ScoredItem:
     """Return an item of day 9, every other one of day 10."""
-    from dataclasses import replace
-
     day = datetime(2026, 11, 9, tzinfo=UTC) + timedelta(days=index % 2, seconds=index)
     return replace(entry, item=replace(entry.item, started_at=day), **changes)

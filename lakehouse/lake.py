@@ -22,8 +22,9 @@ from lakehouse.read.conversations import StepConversation
 from lakehouse.read.queries import Queries
 from lakehouse.read.session import Session, Snapshot
 from lakehouse.read.snapshot import AsOf, Files
-from lakehouse.schema.migrations import check_version, upgrade
+from lakehouse.schema.migrations import upgrade
 from lakehouse.schema.tables import LEDGER, TABLES
+from lakehouse.schema.version import check_version
 from lakehouse.storage.lease import hold
 from lakehouse.storage.location import Location
 from lakehouse.storage.notes import Notes

@@ -28,6 +28,7 @@ from deltalake.transaction import AddAction
 
 from lakehouse.errors import in_one_line
 from lakehouse.schema.tables import TableSpec
+from lakehouse.schema.version import check_version
 from lakehouse.storage.location import Location
 from lakehouse.write.data_files import FreshFile
 from trajectory.errors import RetryableError
@@ -58,6 +59,8 @@ class TableLog:
         self._open_table = open_table
         self._interval = int(spec.configuration["delta.checkpointInterval"])
         self._opened_at = self.version
+        self._checked_at = -1
+        """The last commit at which the table was no newer than this program."""
         self._synced = -1
         """The last commit that is known to last through a power cut."""
 
@@ -75,11 +78,15 @@ class TableLog:
 
         Raises:
             RetryableError: the log cannot be read.
+            IntegrityError: a newer Headrace upgraded the table meanwhile; rows from here would lack its columns.
         """
         refresh(self.handle)
         if self._opened_at // self._interval < self.version // self._interval:
             self.handle = self._open_table()
             self._opened_at = self.version
+        if self._checked_at != self.version:
+            check_version(self.location, self.spec, self.handle)
+            self._checked_at = self.version
         return self.handle
 
     def is_at(self, version: int) -> bool:

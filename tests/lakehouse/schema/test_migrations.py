@@ -22,7 +22,7 @@ from lakehouse.storage.location import Location
 from lakehouse.write.rows import to_arrow
 from tests.lakehouse import make
 from tests.lakehouse.sandbox_results import query_untrusted
-from trajectory.errors import ConfigurationError, IntegrityError
+from trajectory.errors import ConfigurationError
 from trajectory.message import stored_message
 
 SCHEMAS = Path(__file__).parents[1] / "schemas"
@@ -93,15 +93,6 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
     older_lake(tmp_path)
     versions = Lake.open(str(tmp_path)).versions()
     assert Lake.open(str(tmp_path)).versions() == versions
-
-
-def test_a_newer_lake_is_refused(tmp_path: Path) -> None:
-    lake = Lake.open(str(tmp_path))
-    lake.table("steps").alter.set_table_properties(
-        {VERSION_PROPERTY: str(LAKE_VERSION + 1)}, raise_if_not_exists=False
-    )
-    with pytest.raises(IntegrityError, match="upgrade Headrace"):
-        Lake.open(str(tmp_path))
 
 
 def test_every_version_says_what_it_brought_and_is_kept_for_tests() -> None:

@@ -36,6 +36,7 @@ class _Asked(NamedTuple):
 
     call: bytes
     route: str
+    presented: str | None
     client: ClientIdentity | None
     """Who presents a client key."""
     session: ClientSession | None
@@ -87,7 +88,7 @@ class SessionCalls:
             session = self._keys.named(client, named) if named is not None else None
         else:
             session = self._keys.read(presented, route)
-        return _Asked(call, route, client, session)
+        return _Asked(call, route, presented, client, session)
 
     def answer(
         self, path: bytes, fields: RawFields, body: bytes
@@ -101,9 +102,9 @@ class SessionCalls:
         if not isinstance(value, dict):
             return _refusal(422, "The body is not a JSON object."), None
         if asked.call == b"/rl/start_session":
-            if asked.client is None:
+            if asked.client is None or asked.presented is None:
                 return _refusal(401, "Missing or invalid key."), None
-            return self._start(asked.client, asked.route, value), None
+            return self._start(asked.client, asked.presented, asked.route, value), None
         if asked.session is None:
             return _refusal(401, "Missing or invalid session key."), None
         if asked.call == b"/rl/end_session":
@@ -114,7 +115,9 @@ class SessionCalls:
             return json_reply(200, {"message": "success", "interaction_count": count}), None
         return self._reward(asked.session, value)
 
-    def _start(self, client: ClientIdentity, route: str, value: JsonObject) -> LocalReply:
+    def _start(
+        self, client: ClientIdentity, presented: str, route: str, value: JsonObject
+    ) -> LocalReply:
         task, before, size = (
             value.get("task_id", ""),
             value.get("api_key"),
@@ -133,7 +136,7 @@ class SessionCalls:
             self._keys.end(old)
         made = []
         for _ in range(size):
-            begun = self._keys.begin(client, route, task)
+            begun = self._keys.begin(client, route, task, presented=presented)
             if begun is None:
                 return _refusal(429, "Too many sessions began in this minute; try again soon.")
             made.append((f"s/{begun[0].name.decode()}", begun[1]))

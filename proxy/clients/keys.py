@@ -150,6 +150,11 @@ def hash_of(secret: str) -> str:
     return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
 
 
+def secret_of(presented: str) -> str:
+    """Return the secret in a key as a client sends it."""
+    return presented[len(KEY_PREFIX) :].partition("_")[2]
+
+
 type Noted = Callable[[ClientKey], None]
 """Is told of a key before it counts: what cannot be written down is not done."""
 
@@ -283,6 +288,14 @@ class KeyRegistry:
         if key is None or key.revoked_at is not None or "gateway" not in key.roles:
             return None
         return self._identities.get(key_id) or key.identity
+
+    def secrets_of(self, key_id: str) -> tuple[str, ...]:
+        """Return the hashes of the secrets with which a key opens the gateway now."""
+        if self.identity(key_id) is None:
+            return ()
+        key = self._keys[key_id]
+        before = key.previous_hash if time.time() < key.previous_until else None
+        return (key.secret_hash,) if before is None else (key.secret_hash, before)
 
     def list(self) -> tuple[ClientKey, ...]:
         """Return all keys, revoked ones too, oldest first."""

@@ -1,7 +1,8 @@
 """Session keys: a client key's own credential for one session, as clients of AReaL get and use one.
 
 A key says whose it is, which session and task it names, and until when; a keyed hash proves it. So any
-worker takes it, also after a restart, and none remembers it. It opens the one route that it was made for.
+worker takes it, also after a restart, and none remembers it. It opens the one route that it was made for, as long as
+the client key's secret that began it opens the gateway.
 """
 
 import hmac
@@ -12,7 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.clients.keys import KEY_PREFIX, KeyRegistry
+from proxy.clients.keys import KEY_PREFIX, KeyRegistry, hash_of, secret_of
 from proxy.clients.shared_counters import SharedCounters
 from trajectory.exchange import ClientIdentity
 
@@ -64,9 +65,12 @@ class SessionKeys:
         self._ledger = ledger
 
     def begin(
-        self, client: ClientIdentity, route: str, task: str
+        self, client: ClientIdentity, route: str, task: str, *, presented: str
     ) -> tuple[ClientSession, str] | None:
-        """Begin a session; return it with its key, None where the client begins too many."""
+        """Begin a session with the client key that is presented; return it with its key.
+
+        None where the client begins too many.
+        """
         now = time.time()
         minute = int(now) // 60
         counted = f"sessions:{client.key_id}:{minute}", (minute + 1) * 60.0
@@ -75,21 +79,25 @@ class SessionKeys:
         self._ledger.add(counted[0], 1, counted[1])
         random, expires = secrets.token_hex(8), int(now) + LIFE_SECONDS
         coded = urlsafe_b64encode(task.encode()).rstrip(b"=").decode()
-        proof = self._proof(client.key_id, route, f"{random}{expires:08x}", coded)
+        said = client.key_id, route, f"{random}{expires:08x}", coded
+        proof = self._proof(*said, hash_of(secret_of(presented)))
         key = f"{KEY_PREFIX}{client.key_id}_{random}{expires:08x}{proof}.{coded}"
         return ClientSession(client, f"{random}.{coded}".encode(), expires), key
 
     def read(self, presented: str | None, route: str) -> ClientSession | None:
-        """Return the session of a key; None when it is none, is over, or its client key is revoked."""
+        """Return the session of a key; None when it is none, is over, or its client key or secret is."""
         found = _FORM.fullmatch(presented or "")
         if found is None:
             return None
         key_id, random, expires, proof, coded = found.groups()
-        expected = self._proof(key_id, route, random + expires, coded)
-        if not hmac.compare_digest(expected, proof) or int(expires, 16) <= time.time():
-            return None
         client = self._registry.identity(key_id)
-        if client is None:
+        if client is None or int(expires, 16) <= time.time():
+            return None
+        said = key_id, route, random + expires, coded
+        if not any(
+            hmac.compare_digest(self._proof(*said, secret), proof)
+            for secret in self._registry.secrets_of(key_id)
+        ):
             return None
         return ClientSession(client, f"{random}.{coded}".encode(), int(expires, 16))
 
@@ -97,8 +105,8 @@ class SessionKeys:
         """Return the session that a client names itself."""
         return ClientSession(client, name, time.time() + LIFE_SECONDS)
 
-    def _proof(self, key_id: str, route: str, when: str, task: str) -> str:
-        text = "\0".join((key_id, route, when, task)).encode()
+    def _proof(self, key_id: str, route: str, when: str, task: str, secret_hash: str) -> str:
+        text = "\0".join((key_id, route, when, task, secret_hash)).encode()
         return blake2b(text, digest_size=16, key=self._secret, person=b"session-key").hexdigest()
 
     def note_call(self, session: ClientSession) -> None:

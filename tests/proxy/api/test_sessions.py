@@ -245,10 +245,11 @@ def test_a_revoked_client_key_takes_its_sessions_along(gateway: GatewayProcess) 
 
 def test_keys_are_proved_bound_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = KeyRegistry.load(tmp_path / "keys.json")
-    client = registry.create(tenant_id="t", app_id="a", environment="ci").key.identity
+    made_for = registry.create(tenant_id="t", app_id="a", environment="ci")
+    client, presented = made_for.key.identity, made_for.secret
     ledger = SharedCounters(tmp_path / "limits.sqlite")
     keys = SessionKeys(b"k" * 32, registry, ledger)
-    begun = keys.begin(client, "rl", "täsk 1")
+    begun = keys.begin(client, "rl", "täsk 1", presented=presented)
     assert begun is not None
     session, key = begun
     assert (session.task, task_of(session.name)) == ("täsk 1".encode(), "täsk 1".encode())
@@ -261,8 +262,33 @@ def test_keys_are_proved_bound_and_bounded(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(time, "time", lambda: later)
     assert keys.read(key, "rl") is None
     monkeypatch.setattr(session_keys, "MOST_A_MINUTE", 2)
-    made = [keys.begin(client, "rl", "") for _ in range(3)]
+    made = [keys.begin(client, "rl", "", presented=presented) for _ in range(3)]
     assert [one is None for one in made] == [False, False, True]
+    ledger.close()
+
+
+def test_a_session_key_ends_with_the_secret_that_began_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = KeyRegistry.load(tmp_path / "keys.json")
+    created = registry.create(tenant_id="t", app_id="a", environment="ci")
+    ledger = SharedCounters(tmp_path / "limits.sqlite")
+    keys, client = SessionKeys(b"k" * 32, registry, ledger), created.key.identity
+
+    def begun(presented: str) -> str:
+        found = keys.begin(client, "rl", "", presented=presented)
+        assert found is not None
+        return found[1]
+
+    before = begun(created.secret)
+    rotated = registry.rotate(created.key.key_id, grace_seconds=100)
+    during, after = begun(created.secret), begun(rotated.secret)
+    assert all(keys.read(key, "rl") for key in (before, during, after))
+    later = time.time() + 101
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert [keys.read(key, "rl") is None for key in (before, during, after)] == [True, True, False]
+    registry.revoke(created.key.key_id)
+    assert keys.read(after, "rl") is None
     ledger.close()
 
 
@@ -275,9 +301,10 @@ def test_session_keys_are_found_wherever_client_keys_are_looked_for(tmp_path: Pa
     from proxy.clients.credentials import holds_client_key
 
     registry = KeyRegistry.load(tmp_path / "keys.json")
-    client = registry.create(tenant_id="t", app_id="a", environment="ci").key.identity
+    made_for = registry.create(tenant_id="t", app_id="a", environment="ci")
+    client, presented = made_for.key.identity, made_for.secret
     ledger = SharedCounters(tmp_path / "limits.sqlite")
-    begun = SessionKeys(b"k" * 32, registry, ledger).begin(client, "rl", "t")
+    begun = SessionKeys(b"k" * 32, registry, ledger).begin(client, "rl", "t", presented=presented)
     assert begun is not None
     assert holds_client_key(json.dumps({"key": begun[1]}).encode())
     ledger.close()

@@ -15,7 +15,7 @@ CONVERSATION = "consent:conversation:"
 """Begins the reason that names a purpose which a request lost for the whole conversation: by its headers, by the
 document that it comes from, or with all others, since somebody whom it concerns took them back or was erased.
 """
-_ERASED, _BY_SUBJECT = "consent:erased", "consent:withdrawn:subject:"
+ERASED, _BY_SUBJECT = "consent:erased", "consent:withdrawn:subject:"
 _GPC = frozenset({"1", '"1"', "?1", "true"})
 """What `sec-gpc` says where it says anything; proxies merge and rewrite it."""
 
@@ -152,14 +152,14 @@ def judge_consent(
     taking = [*_taken(spec, request, people, latest), *by_request]
     taking += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in withheld]
     if _erased(lookup, request, people):
-        taking.append((set(Purpose), _ERASED))
+        taking.append((set(Purpose), ERASED))
     for taken, reason in taking:
         if granted & taken:
             refusals.append(reason)
             granted -= taken
     reasons += refusals
     if not granted:  # no row will name these people, and a tool's call may name nobody
-        by_people = (taken for taken, reason in taking if reason.startswith((_ERASED, _BY_SUBJECT)))
+        by_people = (taken for taken, reason in taking if reason.startswith((ERASED, _BY_SUBJECT)))
         newly_withheld = newly_withheld.union(*by_people)
         withheld |= newly_withheld
     # Written down whether or not it was granted: later steps that carry this one obey it.
@@ -220,16 +220,50 @@ class BatchConsent:
         return verdict
 
 
+def taken_by_people(
+    spec: ConsentSpec,
+    lookup: ConsentLookup,
+    tenant_id: str,
+    end_user: str | None,
+    subjects: Sequence[str],
+    captured_at: datetime | None,
+) -> list[tuple[set[Purpose], str]]:
+    """Return what people take away from a call that is stored already, each with its reason.
+
+    Args:
+        spec: the policy.
+        lookup: the registry.
+        tenant_id: whose call it is.
+        end_user: keyed pseudonym of who turned out to have used the application; None where that was known.
+        subjects: keyed pseudonyms of others.
+        captured_at: when the call was made, where an erasure that came after it has to be obeyed.
+    """
+    people = [*subjects, *([end_user] if end_user else [])]
+    latest = _latest(lookup.entries(tenant_id, people))
+    taken = _taken_back(people, latest)
+    if end_user is not None:
+        taken += _not_granted(spec, end_user, latest)
+    if _erased_since(lookup, tenant_id, people, captured_at):
+        taken.append((set(Purpose), ERASED))
+    return taken
+
+
 def _erased(lookup: ConsentLookup, request: ConsentRequest, people: Sequence[str]) -> bool:
     """Whether somebody concerned asked to be erased after the call, or its conversation went with somebody.
 
     It waited in the spool meanwhile. A call that names nobody is told by its conversation alone.
     """
     names = [*people, *request.trajectories]
-    if request.captured_at is None or not names:
+    return _erased_since(lookup, request.facts.tenant, names, request.captured_at)
+
+
+def _erased_since(
+    lookup: ConsentLookup, tenant_id: str, names: Sequence[str], captured_at: datetime | None
+) -> bool:
+    if captured_at is None or not names:
         return False
-    asked = lookup.erased_at(request.facts.tenant, names)
-    return asked is not None and request.captured_at <= asked
+    asked = lookup.erased_at(tenant_id, names)
+    return asked is not None and captured_at <= asked
 
 
 type _Latest = dict[tuple[str, str], ConsentEntry]
@@ -274,7 +308,14 @@ def _taken(
         for limit in spec.limits
         if limit.match.fits(request.facts)
     ]
-    for person in dict.fromkeys((EVERY_SUBJECT, *people)):
+    taken += _taken_back((EVERY_SUBJECT, *people), latest)
+    return taken + _not_granted(spec, request.end_user, latest)
+
+
+def _taken_back(people: Iterable[str], latest: _Latest) -> list[tuple[set[Purpose], str]]:
+    """Return what these people withdrew."""
+    taken: list[tuple[set[Purpose], str]] = []
+    for person in dict.fromkeys(people):
         withdrawn = {
             purpose
             for purpose in Purpose
@@ -282,8 +323,16 @@ def _taken(
         }
         whose = "tenant" if person == EVERY_SUBJECT else "subject"
         taken += [({purpose}, f"consent:withdrawn:{whose}:{purpose}") for purpose in withdrawn]
+    return taken
+
+
+def _not_granted(
+    spec: ConsentSpec, end_user: str | None, latest: _Latest
+) -> list[tuple[set[Purpose], str]]:
+    """Return the purposes that need a grant of the end user, who gave none."""
+    taken: list[tuple[set[Purpose], str]] = []
     for purpose in spec.subject_grant_required:
-        entry = latest.get((request.end_user or "", purpose))
+        entry = latest.get((end_user or "", purpose))
         if entry is None or not entry.granted:
             taken.append(({purpose}, f"consent:subject-unknown:{purpose}"))
     return taken

@@ -6,6 +6,7 @@ and the calls that end there; whatever cannot be judged is held back, never pass
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from governance.consent import ConsentLookup
 from governance.executor import InlineRedaction, RedactionExecutor
@@ -15,6 +16,7 @@ from governance.passes.admit import Admissions
 from governance.passes.feedback import FeedbackJudge
 from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages
 from governance.passes.late_opt_outs import LateOptOuts
+from governance.passes.late_people import LatePeople
 from governance.passes.redact import RedactionPass
 from governance.passes.rows import RowWriter
 from governance.passes.select import SelectionPass
@@ -118,9 +120,12 @@ class Governor:
             now,
             assembly.corrections,
         )
+        late = LatePeople(
+            self._bundle, self._consents, self._known, self._pseudonym_key, now, assembly
+        )
         unplaced = admissions.unplaced(assembly.unplaced)
         admitted = admissions.admit(assembly.placed)
-        redacted = self._redaction.redact(admitted.calls, now)
+        redacted = self._redaction.redact(admitted.calls, now, late.ids)
         readmitted = admissions.admit_again(redacted.calls)
         selected = self._identity.identify(self._selection.select(readmitted.calls))
         ended = [*unplaced, *admitted.ended, *redacted.ended, *readmitted.ended, *selected.ended]
@@ -131,8 +136,13 @@ class Governor:
         judged = [(one.placed, one.admission) for one in ended if one.placed and one.admission]
         judged += [(one.call.placed, one.call.admission) for one in selected.calls]
         opt_outs = LateOptOuts(judged, assembly.corrections, self._bundle.content_hash, now)
-        late_decisions = tuple(map(opt_outs.obeyed, redacted.late_decisions))
-        decided = {(row.tenant_id, row.step_id) for row in (*rows.governance, *late_decisions)}
+        named = partial(late.named, not_rewritten=redacted.not_rewritten)
+        late_decisions = tuple(map(opt_outs.obeyed, map(named, redacted.late_decisions)))
+        decisions = [named(row) for row in rows.governance]
+        decided = {(row.tenant_id, row.step_id) for row in (*decisions, *late_decisions)}
+        told = late.on_stored(decided, redacted.not_rewritten)
+        decisions += map(opt_outs.obeyed, told)
+        decided |= {(row.tenant_id, row.step_id) for row in decisions}
         return GovernedBatch(
             exchanges=rows.exchanges,
             messages=selected.messages,
@@ -142,7 +152,7 @@ class Governor:
             links=writer.links(assembly.links, rows),
             harnesses=selected.harnesses,
             governance=(
-                *rows.governance,
+                *decisions,
                 *feedback.decisions,
                 *opt_outs.on_stored(self._known, decided),
             ),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.exchange import Exchange
@@ -71,6 +71,26 @@ class ToolDispatch:
     """scheme://host:port/path of the tool server."""
 
 
+class SpanName(NamedTuple):
+    """What tells a span from all others of an application."""
+
+    trace_id: str
+    span_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSpan:
+    """A span as far as it says whom the calls of its trace belong to."""
+
+    name: SpanName
+    parent_span_id: str | None
+    people: tuple[str, ...] = field(repr=False)
+    """Ids of the end user that it names, the strongest first."""
+    start: int
+    """Nanoseconds since 1970."""
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """What a dialect read from an exchange. Everything here is raw: governance has not run."""
@@ -109,6 +129,10 @@ class Call:
     """What an imported document allows it for at most; None where nothing says."""
     subjects: tuple[str, ...] = ()
     """Keyed pseudonyms by which an imported document names people."""
+    span: SpanName | None = None
+    """The span that the call is, or was made within; None outside of traces."""
+    spans: tuple[TraceSpan, ...] = ()
+    """Of a trace export: all its spans."""
     retry_count: int = 0
     """What the client says of itself (``x-stainless-retry-count``)."""
     dispatch: ToolDispatch | None = None

@@ -1,8 +1,10 @@
 """Everything that a spool carries, read: exchanges of any kind as calls, and feedback from all of them."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from trajectory.call import Call
+from trajectory.dialects.hints import span_around
 from trajectory.dialects.mcp import join_answers
 from trajectory.dialects.registry import Dialect, read_calls
 from trajectory.exchange import Exchange, Feedback, SpoolRecord
@@ -36,7 +38,8 @@ def _read(
         return read_export(exchange)
     if is_import(exchange):
         return read_import(exchange)
-    return read_calls(exchange, configured), ()
+    calls, around = read_calls(exchange, configured), span_around(exchange.request.headers)
+    return calls if around is None else tuple(replace(one, span=around) for one in calls), ()
 
 
 __all__ = ["read_records"]

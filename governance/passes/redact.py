@@ -40,6 +40,8 @@ class RedactedBatch(NamedTuple):
     """What becomes of stored rows that hold what was found now to be a name."""
     late_decisions: list[GovernanceRecord]
     """Decisions that say whom those rows name."""
+    not_rewritten: dict[tuple[str, str], str]
+    """Tenants and trajectories whose stored texts could not be redacted by whom they belong to, with the reason."""
 
 
 class RedactionPass:
@@ -61,8 +63,19 @@ class RedactionPass:
         self._namer = namer
         self._known = known
 
-    def redact(self, admitted: Sequence[AdmittedCall], now: datetime) -> RedactedBatch:
-        """Redact calls, and the stored texts of their trajectories that these give away."""
+    def redact(
+        self,
+        admitted: Sequence[AdmittedCall],
+        now: datetime,
+        late: Mapping[tuple[str, str], tuple[str, ...]],
+    ) -> RedactedBatch:
+        """Redact calls, and the stored texts of their trajectories that these give away.
+
+        Args:
+            admitted: the calls.
+            now: the moment of decisions.
+            late: by tenant and trajectory the ids of people to whom stored calls belong, told now.
+        """
         groups: dict[RedactionScope, list[AdmittedCall]] = defaultdict(list)
         for one in admitted:
             groups[RedactionScope(one.tenant_id, one.placed.trajectory_id)].append(one)
@@ -77,9 +90,10 @@ class RedactionPass:
                     clean[one.step_id] = _redacted(one, redaction)
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
                     ended.append(held(one, "redact", [_failure(error)]))
-        rows = self._rewrite_stored(clean, ended, now)
+        not_rewritten: dict[tuple[str, str], str] = {}
+        rows = self._rewrite_stored(clean, ended, now, late, not_rewritten)
         calls = [clean[one.step_id] for one in admitted if one.step_id in clean]
-        return RedactedBatch(calls, ended, rows.rewrites, rows.decisions)
+        return RedactedBatch(calls, ended, rows.rewrites, rows.decisions, not_rewritten)
 
     def _redact_together(
         self, groups: Mapping[RedactionScope, Sequence[AdmittedCall]], name_parts: _NameParts
@@ -132,28 +146,56 @@ class RedactionPass:
         }
 
     def _rewrite_stored(
-        self, clean: dict[str, RedactedCall], ended: list[EndedCall], now: datetime
+        self,
+        clean: dict[str, RedactedCall],
+        ended: list[EndedCall],
+        now: datetime,
+        late: Mapping[tuple[str, str], tuple[str, ...]],
+        not_rewritten: dict[tuple[str, str], str],
     ) -> "RewrittenRows":
         """Take what calls give away from the stored rows of their trajectories; hold what that fails for."""
         rows = RewrittenRows()
         groups: dict[str, dict[str, list[RedactedCall]]] = defaultdict(lambda: defaultdict(list))
         for one in clean.values():
             groups[one.tenant_id][one.placed.trajectory_id].append(one)
+        for tenant, trajectory in late:
+            groups[tenant].setdefault(trajectory, [])
         for tenant, trajectories in groups.items():
-            asked = [name for name, group in trajectories.items() if any(map(_gives_away, group))]
+            asked = [
+                name
+                for name, group in trajectories.items()
+                if (tenant, name) in late or any(map(_gives_away, group))
+            ]
             stored = self._known.trajectories(tenant, asked) if asked else {}
             for name, texts in stored.items():
                 group = trajectories[name]
-                late = LateNames(self._known, self._namer, group[0].redaction, rows)
                 try:
-                    late.rewrite(texts, group, now)
+                    redaction = self._of_stored(tenant, name, group, late.get((tenant, name), ()))
+                    names = LateNames(self._known, self._namer, redaction, rows)
+                    names.rewrite(texts, group, now)
                 except RetryableError:
                     raise
                 except Exception as error:  # noqa: BLE001 (fail closed: hold the calls back)
                     ended += [held(one, "redact", [_failure(error)]) for one in group]
                     for one in group:
                         del clean[one.step_id]
+                    if (tenant, name) in late:
+                        not_rewritten[tenant, name] = _failure(error)
         return rows
+
+    def _of_stored(
+        self, tenant: str, trajectory: str, group: Sequence[RedactedCall], people: tuple[str, ...]
+    ) -> TrajectoryRedaction:
+        """Return the redaction of the stored texts of a trajectory, which belongs to these people, too."""
+        if not people:
+            return group[0].redaction
+        if group:
+            scope = group[0].redaction.scope
+        else:
+            parts = self._known.name_parts(tenant, [trajectory]).get(trajectory, ())
+            scope = RedactionScope(tenant, trajectory, name_parts=parts)
+        scope = replace(scope, people=tuple(dict.fromkeys((*scope.people, *people))))
+        return TrajectoryRedaction(self._redactor, self._namer, scope, scope.name_parts)
 
 
 def _redacted(one: AdmittedCall, redaction: TrajectoryRedaction) -> RedactedCall:

@@ -1,6 +1,6 @@
 """The governor's checkpoint: one SQLite file, so that a crash at any point is harmless.
 
-``state/checkpoint.sqlite`` holds keyed hashes, ids and numbers, never content:
+``state/checkpoint.sqlite`` holds keyed hashes, ids and numbers, never content, and sealed whom traces name:
 
 ``conversations``  what assembly remembers after some batch, the batch's number and its spool cursor
 ``batches``        the cursor after each later batch; the last one may be announced and not yet done

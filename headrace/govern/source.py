@@ -3,13 +3,21 @@
 An exchange of the gateway has a name of its own and comes once. A span or an imported document may
 come again long after the assembler has forgotten it (an exporter that repeats, a second import), and
 so may a release from quarantine: one that was killed is done again, and gives the same name.
+
+Whom the calls of open traces belong to is remembered with the open conversations. It names people, and is sealed.
 """
 
+import base64
 import json
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import pairwise
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from governance.stored_content import KnownContent
 from headrace.govern.checkpoint import Checkpoint, CheckpointStore
@@ -23,10 +31,12 @@ from trajectory.assembly.signals import harvest
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
 from trajectory.dialects.registry import Dialect
+from trajectory.errors import IntegrityError
 from trajectory.exchange import Exchange, SpoolRecord, has_folder
 from trajectory.imports import MODE as IMPORTED
 from trajectory.reader import read_records
 from trajectory.telemetry.calls import MODE as TRACED
+from trajectory.telemetry.trace_people import TracePeople
 
 _CALLS_OF_TRAJECTORIES = 12
 """For so many calls one trajectory is remembered, however short it is."""
@@ -36,6 +46,8 @@ _TRAIL_STATES = 8
 """The open conversations are written after so many batches, or when the spool holds so many bytes and so many
 times their packed form. Writing them costs as much as reading twice their size. After 16 batches they took 6 % of
 the governor's time in batches of 200."""
+_TRACES = "traces"
+_NONCE_BYTES = 12
 
 
 class Source:
@@ -77,6 +89,8 @@ class Source:
         self._tool_effects = tool_effects
         self._dialects = dialects
         self._remembered_calls = remembered_calls
+        self._traces = TracePeople(assembly_key)
+        self._seal = AESGCM(blake2b(b"traces", key=assembly_key[:64], digest_size=32).digest())
         self._assembler: Assembler | None = None
         self._stands_after: int | None = None
         """The number of the batch after which the assembler stands; None where one failed."""
@@ -120,7 +134,9 @@ class Source:
         """Return the assembler as it was after a checkpoint: read again, if it does not stand there."""
         if self._assembler is None or self._stands_after != checkpoint.batch:
             packed = self._checkpoints.remembered()
-            state = AssemblerState.from_json(json.loads(b"".join(unpacked(packed))))
+            saved = json.loads(b"".join(unpacked(packed)))
+            self._traces = self._opened(saved.pop(_TRACES, None))
+            state = AssemblerState.from_json(saved)
             state.max_calls = self._remembered_calls
             state.max_trajectories = max(1, self._remembered_calls // _CALLS_OF_TRAJECTORIES)
             self._assembler = Assembler(self._key, state, tool_effects=self._tool_effects)
@@ -142,11 +158,12 @@ class Source:
             ],
             self._dialects,
         )
+        named = self._traces.take(calls)
         assembly = assembler.assemble(
-            self._unknown(calls) if passes_over_stored else calls, feedback
+            self._unknown(named.calls) if passes_over_stored else named.calls, feedback
         )
         implicit = harvest(assembler, assembly)  # what was said is part of its memory
-        return replace(assembly, feedback=(*assembly.feedback, *implicit))
+        return replace(assembly, feedback=(*assembly.feedback, *implicit), people=named.people)
 
     def _unknown(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Leave out what the ledger has already: the spool is read again from its beginning."""
@@ -188,9 +205,37 @@ class Source:
     def _packed(self) -> bytes:
         if self._assembler is None:
             raise RuntimeError("place() comes first")
-        packed = packed_json(self._assembler.state.to_json())
+        said = self._assembler.state.to_json()
+        if self._traces:
+            said = {**said, _TRACES: self._sealed(self._traces)}
+        packed = packed_json(said)
         self._trail_bytes, self._packed_bytes = 0, len(packed)
         return packed
+
+    def _sealed(self, traces: TracePeople) -> str:
+        nonce = os.urandom(_NONCE_BYTES)
+        plain = packed_json(traces.to_json())
+        sealed = nonce + self._seal.encrypt(nonce, plain, _TRACES.encode())
+        return base64.b64encode(sealed).decode("ascii")
+
+    def _opened(self, sealed: str | None) -> TracePeople:
+        """Return what is remembered of traces.
+
+        Raises:
+            IntegrityError: it does not open.
+        """
+        traces = TracePeople(self._key, 2 * self._remembered_calls)
+        if sealed is None:
+            return traces
+        data = base64.b64decode(sealed)
+        try:
+            plain = self._seal.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _TRACES.encode())
+        except (InvalidTag, ValueError):
+            raise IntegrityError(
+                "what the checkpoint remembers of traces does not open: it was changed, or the master key was."
+            ) from None
+        traces.restore(json.loads(b"".join(unpacked(plain))))
+        return traces
 
 
 def _is_torn_release(record: SpoolRecord) -> bool:

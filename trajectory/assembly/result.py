@@ -1,6 +1,6 @@
 """Where calls belong: the result of assembly, which governance turns into stored rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from trajectory.call import Call
@@ -86,6 +86,19 @@ class PlacedCorrection:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedPeople:
+    """Whom a call belongs to, as a span of its trace told."""
+
+    tenant_id: str
+    step_id: str
+    end_user: str | None = field(repr=False)
+    """None where the call itself names one, beside whom the others stand."""
+    also_named: tuple[str, ...] = field(repr=False)
+    before: tuple[str, ...] = field(repr=False)
+    """Whom earlier batches took it to belong to, who may be others; nobody where the call itself names one."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedFeedback:
     """Feedback whose target is known (or not yet: then the ids are None and it is stored as it came)."""
 
@@ -108,3 +121,5 @@ class Assembly:
     feedback: tuple[PlacedFeedback, ...]
     corrections: tuple[PlacedCorrection, ...] = ()
     """What changed about calls of earlier batches."""
+    people: tuple[PlacedPeople, ...] = ()
+    """Whom calls of this batch or of earlier ones belong to, where this batch told it."""

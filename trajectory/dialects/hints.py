@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import unquote
 
-from trajectory.call import Call, HintKind, SessionHint
+from trajectory.call import Call, HintKind, SessionHint, SpanName
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.wire import as_id, as_object, as_text, header, parse_json_or_none
 from trajectory.exchange import Exchange, Headers
@@ -18,7 +18,7 @@ from trajectory.exchange import Exchange, Headers
 VALUE_LIMIT = 512
 _URL_SESSION = "x-headrace-url-session"
 """Under this name the gateway notes the session of a path ``/s/<session>/…``, which it takes off."""
-_TRACE_PARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_PARENT = re.compile(r"^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 _VENDOR_SESSION = re.compile(r"^x-(?:[a-z0-9]+-)*?(parent-)?session-id$")
 _ANTHROPIC_SESSION = re.compile(r"_session_([0-9a-fA-F][0-9a-fA-F-]{7,})$")
 _CLIENT_SESSIONS = frozenset(
@@ -101,6 +101,12 @@ def trace_hint(traceparent: str | None) -> tuple[SessionHint, ...]:
     if not found or set(found[1]) == {"0"}:
         return ()
     return _hint("traceparent", found[1])
+
+
+def span_around(headers: Headers) -> SpanName | None:
+    """Return the span that a W3C ``traceparent`` says a request was made within."""
+    found = _TRACE_PARENT.match((header(headers, "traceparent") or "").strip().lower())
+    return SpanName(found[1], found[2]) if found and found[1].strip("0") else None
 
 
 def _baggage_hint(baggage: str | None) -> tuple[SessionHint, ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
-from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
+from trajectory.call import Call, CallKind, SessionHint, SpanName, ToolDispatch, TraceSpan
 from trajectory.canonical import JsonObject, canonical_json
 from trajectory.dialects.agents import with_agent
 from trajectory.dialects.content_encoding import decode_body
@@ -38,7 +38,7 @@ _LONGEST_SECONDS = 86_400
 _OF_THE_EXPORTER = frozenset({"baggage", "user-agent"})
 """Headers that say who exports. All others hold for the spans: policy names those that take purposes away."""
 _NESTED = 64
-"""How many spans around one are looked at for the agent's name, or the user's."""
+"""How many spans around one are looked at for the agent's name."""
 
 
 def is_export(exchange: Exchange) -> bool:
@@ -83,41 +83,62 @@ def _read(exchange: Exchange) -> tuple[tuple[Call, ...], tuple[Feedback, ...]]:
     agents = _nearest(
         spans, {_name(span): facts.agent_name for span, facts in read if facts is not None}
     )
-    people = _nearest(spans, {_name(span): people_of(span.attributes) for span in spans})
     for span, facts in read:
         if facts is None:
             continue
         if facts.what is not None and not _is_empty(span, facts.what):
             call = _call(exchange, span, facts, hints, ahead[id(span.resource)])
-            agent, named = agents.get(_name(span)), people.get(_name(span), ())
-            calls.append(with_agent(with_people(replace(call, agent=agent, also_named=named))))
+            call = replace(
+                call,
+                agent=agents.get(_name(span)),
+                also_named=people_of(span.attributes),
+                span=_span_name(exchange, span),
+            )
+            calls.append(with_agent(with_people(call)))
         feedback += [
             _feedback(exchange, span, facts, judgement, index)
             for index, judgement in enumerate(facts.judgements)
         ]
     ext: JsonObject = {"spans": len(spans), "calls": len(calls), "judgements": len(feedback)}
-    return (Call(exchange, MODE, CallKind.CONTROL, ext=ext), *calls), tuple(feedback)
+    own = Call(exchange, MODE, CallKind.CONTROL, ext=ext, spans=_trace_spans(exchange, spans))
+    return (own, *calls), tuple(feedback)
 
 
-type _SpanName = tuple[str, str | None]
-"""Trace and span: some exporters number the spans of each trace."""
+def _name(span: Span) -> SpanName:
+    """Return trace and span: some exporters number the spans of each trace."""
+    return SpanName(span.trace_id, span.span_id)
 
 
-def _name(span: Span) -> _SpanName:
-    return span.trace_id, span.span_id
+def _span_name(exchange: Exchange, span: Span) -> SpanName | None:
+    """Return what tells a span from those of all exports; without a trace, the export stands for one."""
+    if not span.span_id:
+        return None
+    return SpanName(
+        span.trace_id if span.trace_id.strip("0") else exchange.exchange_id, span.span_id
+    )
 
 
-def _nearest[T](spans: Sequence[Span], named: Mapping[_SpanName, T | None]) -> dict[_SpanName, T]:
-    """Return for each span what it names, else what the nearest span around it names."""
+def _trace_spans(exchange: Exchange, spans: Sequence[Span]) -> tuple[TraceSpan, ...]:
+    named = ((_span_name(exchange, span), span) for span in spans)
+    return tuple(
+        TraceSpan(name, span.parent_span_id, people_of(span.attributes), span.start, span.end)
+        for name, span in named
+        if name is not None
+    )
+
+
+def _nearest(spans: Sequence[Span], named: Mapping[SpanName, str | None]) -> dict[SpanName, str]:
+    """Return for each span the agent that it names, else the one that the nearest span around it names."""
     around = {_name(span): span.parent_span_id for span in spans}
-    found: dict[_SpanName, T] = {}
+    found: dict[SpanName, str] = {}
     for start in around:
-        trace, at = start
+        trace = start.trace_id
+        at: str | None = start.span_id
         for _ in range(_NESTED):
-            if at is None or named.get((trace, at)):
+            if at is None or named.get(SpanName(trace, at)):
                 break
-            at = around.get((trace, at))
-        if at is not None and (name := named.get((trace, at))):
+            at = around.get(SpanName(trace, at))
+        if at is not None and (name := named.get(SpanName(trace, at))):
             found[start] = name
     return found
 

@@ -267,27 +267,6 @@ def test_a_call_is_made_by_the_agent_of_the_nearest_span_around_it() -> None:
     assert [call.agent for call in calls] == ["planner", "critic", None]
 
 
-def test_a_call_is_of_the_user_whom_its_span_or_the_nearest_around_it_names() -> None:
-    said = {**CHAT, "gen_ai.input.messages": json.dumps([text("user", "hi")])}
-    below = [{**span(n, one), "parentSpanId": f"{parent:016x}"} for n, parent, one in [
-        (2, 1, {"openinference.span.kind": "CHAIN"}), (3, 2, said),
-        (4, 2, {**said, "enduser.id": "ida"}), (5, 2, {**said, "user.id": 18}),
-    ]]  # fmt: skip
-    calls, _ = read(span(1, {"http.route": "/ask", "user.id": 17}), *below, span(6, said))
-    assert [call.end_user for call in calls] == ["17", "ida", "18", None]
-
-
-def test_spans_that_are_numbered_anew_in_each_trace_name_nobody_of_another() -> None:
-    said = {**CHAT, "gen_ai.input.messages": json.dumps([text("user", "hi")])}
-    traces = [
-        [{**span(1, {"user.id": user}), "traceId": trace},
-         {**span(2, said), "traceId": trace, "parentSpanId": f"{1:016x}"}]
-        for user, trace in ((17, "a" * 32), (18, "b" * 32))
-    ]  # fmt: skip
-    calls, _ = read(*traces[0], *traces[1])
-    assert [call.end_user for call in calls] == ["17", "18"]
-
-
 def test_a_call_that_also_passed_through_the_gateway_is_a_duplicate() -> None:
     captured = [one for one in map(read_exchange, load("openai_chat")) if one.response_id]
     spans = []

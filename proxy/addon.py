@@ -65,6 +65,11 @@ class _FlowDestination:
         """Answer a request whose chunks are more than a body may be."""
         self._gate.refuse_body(self._flow, self._live)
 
+    def ended(self) -> bool:
+        """Tell whether no more of the response may pass."""
+        response = self._live.response
+        return response is not None and response.ended()
+
 
 def _apply(request: http.Request, live: InFlight) -> None:
     """Give mitmproxy's request the head with which it goes upstream."""
@@ -110,6 +115,14 @@ class GatewayAddon:
     def client_disconnected(self, client: connection.Client) -> None:
         """Forget a connection."""
         self._callers.disconnects(client)
+
+    def ended(self, client: connection.Client) -> bool:
+        """Tell whether no more may pass in a tunnel: the key that opened it ended, or a budget is used up."""
+        known = self._callers.of_forward(client, ())
+        reason = Reason.NO_KEY if known is None else self.services.admission.used_up(known)
+        if reason is not None:
+            self._counters.refusals[reason] += 1
+        return reason is not None
 
     # Requests.
 

@@ -421,11 +421,14 @@ class AdmissionControl:
 
     def ended(self, admitted: AdmittedRequest) -> Reason | None:
         """Return why a client that was admitted may say no more on its connection; None where it may."""
-        key_id = admitted.client.key_id
-        if not self._is_known(admitted):
-            return Reason.NO_KEY
-        limits = self._registry.limits.get(key_id)
-        denial = None if limits is None else self._budgets.used_up(key_id, limits, time.time())
+        return self.used_up(admitted.client) if self._is_known(admitted) else Reason.NO_KEY
+
+    def used_up(self, client: ClientIdentity) -> Reason | None:
+        """Return which budget of a client's key has nothing left; None where none is used up."""
+        limits = self.limits_of(client)
+        if limits is None:
+            return None
+        denial = self._budgets.used_up(client.key_id, limits, time.time())
         return None if denial is None else denial.reason
 
     def _is_known(self, admitted: AdmittedRequest) -> bool:

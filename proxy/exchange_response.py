@@ -1,5 +1,6 @@
 """The response of an exchange: recorded, metered, changed and judged on its way to the client."""
 
+import time
 from collections.abc import Callable
 
 from proxy.admission import AdmittedRequest
@@ -30,6 +31,12 @@ from trajectory.exchange import ExchangeOutcome
 _HELD_BYTES = 1024 * 1024
 """Responses of durable routes up to this length are held back whole until they are on the disk, and so
 are files that are restored."""
+_EVENTS = frozenset(
+    {b"text/event-stream", b"application/x-ndjson", b"application/vnd.amazon.eventstream"}
+)
+"""Types of streams."""
+_LOOK_SECONDS = 0.5
+"""How often it is looked whether the client of a stream may go on."""
 _ANSWERS = frozenset({101, *range(200, 300)})
 """Statuses of answers, the beginning of a WebSocket conversation among them."""
 
@@ -48,9 +55,11 @@ class ResponseInFlight:
         "_is_joined",
         "_judge",
         "_listener",
+        "_looked",
         "_plan",
         "_restoring",
         "_services",
+        "_streams",
         "_surrogates",
         "_waited",
         "changes_length",
@@ -108,11 +117,17 @@ class ResponseInFlight:
         """It is a stream that is held back: what changes its pieces changes all of them at once."""
         self._restoring: BodyRestorer | None = None
         """Restores it where it is held back."""
+        self._streams = False
+        """It is a stream of events, which may last."""
+        self._looked = 0.0
 
     def begin(self, status: int, fields: RawFields) -> None:
         """Take its head, and decide how its body passes."""
         services = self._services
         services.counters.statuses[self._plan.name, status // 100] += 1
+        kind = value_of(fields, b"content-type") or b""
+        self._streams = kind.partition(b";")[0].strip().lower() in _EVENTS
+        self._looked = time.monotonic()
         if status not in _ANSWERS:
             self.meter = None  # an upstream that fails or refuses has spent nothing
         if self.meter is not None:
@@ -301,6 +316,17 @@ class ResponseInFlight:
             if meter.reported:
                 self._spend(meter, 0)
             meter.next_message()
+
+    def ended(self) -> bool:
+        """Tell whether no more of a stream of events may pass: its client's key ended, or a budget is used up."""
+        now = time.monotonic()
+        if not self._streams or self.holds or now < self._looked + _LOOK_SECONDS:
+            return False
+        self._looked = now
+        reason = self._services.admission.ended(self._admitted)
+        if reason is not None:
+            self._services.counters.refusals[reason] += 1
+        return reason is not None
 
     def account(self, outcome: ExchangeOutcome, sent_bytes: int) -> None:
         """Take the answer off the key's budgets, and note whether token ids came as asked.

@@ -138,7 +138,7 @@ class Gateway:
         await embedded.start(
             config,
             addresses,
-            before=[Tunnels(self._router, self.counters)],
+            before=[Tunnels(self._router, self.counters, self._gate.ended)],
             after=[
                 Interception(authority, self.counters, http2=http2),
                 ConnectTimes(self._router, embedded.handlers, reachability),

@@ -1,10 +1,13 @@
 """Which connections are opened: our certificates for configured hosts, a blind tunnel for others."""
 
+import time
+from collections.abc import Callable, Generator
 from typing import Any
 
-from mitmproxy import certs, platform, tls
+from mitmproxy import certs, connection, platform, tls
 from mitmproxy.addons.tlsconfig import AppData, TlsConfig
-from mitmproxy.proxy import layer, layers
+from mitmproxy.proxy import commands, events, layer, layers
+from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.mode_specs import RegularMode, ReverseMode, TransparentMode
 
@@ -14,9 +17,14 @@ from proxy.telemetry.counters import Counters
 from trajectory.errors import ConfigurationError
 
 type Address = tuple[str, int]
+type Commands = Generator[commands.Command, Any, None]
+type Ended = Callable[[connection.Client], bool]
+"""Tells whether a client that opened a tunnel may say and hear no more in it."""
+
+_LOOK_SECONDS = 0.5
 
 
-def destination(connection: Any) -> Address:
+def destination(accepted: Any) -> Address:
     """Return the original destination of an accepted connection.
 
     ``REDIRECT`` leaves it with the kernel's connection tracking, ``TPROXY`` as the connection's
@@ -26,9 +34,9 @@ def destination(connection: Any) -> Address:
         OSError: the connection was made to the gateway itself; passed on, it would come back for
             ever.
     """
-    own = _plain(connection.getsockname())
+    own = _plain(accepted.getsockname())
     try:
-        found = _tracked(connection)
+        found = _tracked(accepted)
     except OSError:
         found = own
     if found == own and own[1] in _ports:
@@ -41,10 +49,10 @@ def _plain(address: tuple[Any, ...]) -> Address:
     return str(address[0]).removeprefix("::ffff:"), int(address[1])
 
 
-def _tracked(connection: Any) -> Address:
+def _tracked(accepted: Any) -> Address:
     from mitmproxy.platform import linux
 
-    host, port = linux.original_addr(connection)
+    host, port = linux.original_addr(accepted)
     return host, port
 
 
@@ -107,13 +115,36 @@ class Interception(TlsConfig):
         self._counters.tls_failed(data.context.client.sni)
 
 
+class KeyedTunnel(layers.TCPLayer):
+    """A blind tunnel, until the key that opened it has ended."""
+
+    def __init__(self, context: Context, ended: Ended) -> None:
+        """Begin; ``ended`` is asked now and then, when something is to pass."""
+        super().__init__(context, ignore=True)
+        self._ended = ended
+        self._looked = time.monotonic()
+
+    def relay_messages(self, event: events.Event) -> Commands:
+        """Pass on what came, or close both sides."""
+        now = time.monotonic()
+        if isinstance(event, events.DataReceived) and now >= self._looked + _LOOK_SECONDS:
+            self._looked = now
+            if self._ended(self.context.client):
+                yield commands.CloseConnection(self.context.server)
+                yield commands.CloseConnection(self.context.client)
+                self._handle_event = self.done
+                return
+        yield from super().relay_messages(event)
+
+
 class Tunnels:
     """Decides whether a connection is opened or passed on as it is. The host in CONNECT decides; for redirected
     connections, the name in the TLS greeting."""
 
-    def __init__(self, router: Router, counters: Counters) -> None:
+    def __init__(self, router: Router, counters: Counters, ended: Ended) -> None:
         self._router = router
         self._counters = counters
+        self._ended = ended
 
     def next_layer(self, nextlayer: layer.NextLayer) -> None:
         """Pass connections to hosts that are not configured on without looking."""
@@ -126,7 +157,7 @@ class Tunnels:
             return
         if not self._router.intercepts(address[0], address[1]):
             self._counters.tunnelled(address[0], address[1])
-            nextlayer.layer = layers.TCPLayer(context, ignore=True)
+            nextlayer.layer = KeyedTunnel(context, self._ended)
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """Pass redirected connections to hosts that are not configured on without looking."""

@@ -230,6 +230,9 @@ class ResponseRelay:
             length = len(body) if pieces or body else None
             response.fields = (*response.fields, *in_flight.told())
             self._tail = out = [self._head_of(response, length), body]
+        elif pieces and in_flight.ended():
+            self._call.cut()
+            return
         else:
             tee = in_flight.tee
             for piece in pieces:

@@ -13,6 +13,7 @@ from mitmproxy.proxy.layers.http._events import (
     RequestData,
     RequestEndOfMessage,
     RequestProtocolError,
+    ResponseData,
     ResponseProtocolError,
 )
 
@@ -40,6 +41,9 @@ class RequestDestination(Protocol):
 
     def refuse_body(self) -> None:
         """Answer the request, whose body is longer."""
+
+    def ended(self) -> bool:
+        """Tell whether no more of its response may pass."""
 
 
 def mark_shape(request: http.Request, shape: Shape) -> None:
@@ -92,7 +96,7 @@ DRAINED_BYTES = 64 * 1024 * 1024
 
 class RoutedStream(HttpStream):
     """A call that is answered at its head if it is refused. Else it may go to another upstream when the first
-    cannot be reached."""
+    cannot be reached. A stream of events ends with the key of its client."""
 
     _drained = _received = 0
 
@@ -149,6 +153,18 @@ class RoutedStream(HttpStream):
         way.refuse_body()
         self.client_state = self.drain_request_body
         yield from self.send_response()
+
+    def state_stream_response_body(self, event: Any) -> Commands:
+        """Pass a response on as it comes, until its client may hear no more."""
+        way = way_of(self.flow.request)
+        if isinstance(event, ResponseData) and way is not None and way.ended():
+            text, code = "The client's key has ended.", ErrorCode.KILL
+            stop = RequestProtocolError(self.stream_id, text, code=code)
+            yield SendHttp(stop, self.context.server)
+            cut = ResponseProtocolError(self.stream_id, text, code=code)
+            yield from self.handle_protocol_error(cut)
+        else:
+            yield from super().state_stream_response_body(event)
 
     def make_server_connection(self) -> Generator[commands.Command, Any, bool]:
         """Connect; nothing has been sent before this is done, so another upstream may be tried."""

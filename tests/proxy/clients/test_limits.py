@@ -437,3 +437,39 @@ def test_a_body_beyond_its_limit_is_refused(
     assert post(100_000).status_code == 200
     counted = httpx.get(f"{gateway.admin}/metrics").text
     assert 'headrace_refusals_total{reason="body_too_large"}' in counted
+
+
+@pytest.mark.parametrize("how", ["revoked", "used up"])
+def test_a_stream_of_events_ends_with_its_key_or_budget(tmp_path: Path, how: str) -> None:
+    go_on, done = threading.Event(), threading.Event()
+
+    def script(seen: ReceivedRequest) -> Reply:
+        if not seen.target.endswith("/events"):
+            return provider(seen)
+        events = stream([b"data: before\n\n", b"data: after\n\n"]).pieces
+        return Reply([*events[:2], go_on, events[3], done, events[-1]])
+
+    with Upstream(script) as upstream:
+        settings = {"routes": [{"name": "openai", "upstream": upstream.url}], "forward_port": None}
+        with (
+            GatewayProcess(tmp_path, settings) as gateway,
+            caller(gateway, KeyLimits(tokens_per_day=7)) as client,
+        ):
+            with client.stream("POST", "/openai/v1/events", json=CHAT, timeout=60) as answer:
+                pieces = answer.iter_raw()
+                heard = [next(pieces)]
+                if how == "revoked":
+                    key_id = client.headers["authorization"].split("_")[1]
+                    gateway.registry.revoke(key_id)
+                else:
+                    assert ask(client) == 200
+                time.sleep(1.1)  # keys are looked at twice a second, and so are streams
+                go_on.set()
+                with pytest.raises(httpx.TransportError):
+                    heard += pieces
+            done.set()
+            assert b"".join(heard) == b"data: before\n\n"
+            exchanges = gateway.exchanges(1 if how == "revoked" else 2)
+            cut = next(one for one in exchanges if one.request.path.endswith("/events"))
+            assert cut.response is not None
+            assert b"after" not in cut.response.body

@@ -23,7 +23,8 @@ HOSTS = {"intercept_hosts": ["api.example", "*.shop.example:8443"]}
 
 def tunnels() -> tuple[Tunnels, Counters]:
     counters = Counters()
-    return Tunnels(Router(GatewayConfig.model_validate(HOSTS)), counters), counters
+    router = Router(GatewayConfig.model_validate(HOSTS))
+    return Tunnels(router, counters, lambda _: False), counters
 
 
 def context(mode: str, address: tuple[str, int], *, sni: str | None = None) -> Any:

@@ -1,9 +1,11 @@
 """What passes under a CONNECT: opened or blind, with the overrides and with stock code."""
 
 import base64
+import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -210,3 +212,34 @@ def test_a_head_and_its_body_are_sealed_as_one_record(
     fast = '"fastpath":true' in (proxy.home / "gateway.json").read_text()
     assert client.records == [_APPLICATION_DATA] * (1 if fast else 2)
     proxy.exchanges(2)
+
+
+def test_a_blind_tunnel_ends_with_the_key_that_opened_it(proxy: GatewayProcess) -> None:
+    heard: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        there, _ = listener.accept()
+        with there:
+            there.settimeout(30)
+            while data := there.recv(65536):
+                heard.append(data)
+                there.sendall(data)
+
+    created = proxy.registry.create(tenant_id="acme", app_id="leaving")
+    word = base64.b64encode(f"x:{created.secret}".encode()).decode()
+    with socket.create_server(("127.0.0.1", 0)) as listener, closing(Client(proxy)) as client:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        head = f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\nProxy-Authorization: Basic {word}\r\n"
+        client.raw.sendall(f"{head}\r\n".encode())
+        assert client.read_head().startswith(b"HTTP/1.1 200")
+        client.raw.sendall(b"before")
+        assert client.raw.recv(65536) == b"before"
+        proxy.registry.revoke(created.key.key_id)
+        time.sleep(1.1)  # keys are looked at twice a second, and so are tunnels
+        client.raw.sendall(b"after")
+        with contextlib.suppress(ConnectionResetError):
+            assert client.raw.recv(65536) == b""
+        thread.join(30)
+    assert b"".join(heard) == b"before"

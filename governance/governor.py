@@ -13,7 +13,7 @@ from governance.executor import InlineRedaction, RedactionExecutor
 from governance.identifiers import Namer
 from governance.near.register import NearRegister
 from governance.passes.admit import Admissions
-from governance.passes.feedback import FeedbackJudge
+from governance.passes.feedback import FeedbackJudge, documents_in
 from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages
 from governance.passes.late_opt_outs import LateOptOuts
 from governance.passes.late_people import LatePeople
@@ -132,7 +132,10 @@ class Governor:
         writer = RowWriter(self._bundle.content_hash, now, self._namer, self._known)
         rows = writer.rows(ended, selected)
         corrections = writer.corrections(assembly.corrections, rows)
-        feedback = self._feedback.judge(assembly.feedback, rows, corrections, now)
+        calls = (*assembly.unplaced, *(one.call for one in assembly.placed))
+        feedback = self._feedback.judge(
+            assembly.feedback, rows, corrections, now, documents=documents_in(calls)
+        )
         judged = [(one.placed, one.admission) for one in ended if one.placed and one.admission]
         judged += [(one.call.placed, one.call.admission) for one in selected.calls]
         opt_outs = LateOptOuts(judged, assembly.corrections, self._bundle.content_hash, now)

@@ -61,6 +61,10 @@ class KnownContent(Protocol):
         """Return those of ``trajectory_ids`` that have a step in this tenant's table ``steps``."""
         ...
 
+    def known_signals(self, tenant_id: str, signal_ids: Collection[str]) -> set[str]:
+        """Return those of ``signal_ids`` that this tenant's table ``signals`` holds."""
+        ...
+
     def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
         """Return by name of session or group the trajectories that have a stored step in it."""
         ...
@@ -113,6 +117,7 @@ class MemoryKnownContent:
         self._harnesses: set[tuple[str, str]] = set()
         self._steps: set[tuple[str, str]] = set()
         self._trajectories: set[tuple[str, str]] = set()
+        self._signals: set[tuple[str, str]] = set()
         self._members: dict[tuple[str, str], set[str]] = {}
         self._decisions: dict[tuple[str, str], GovernanceRecord] = {}
         self._withheld: dict[tuple[str, str], set[str]] = {}
@@ -126,6 +131,7 @@ class MemoryKnownContent:
         self._steps |= {(row.tenant_id, row.step_id) for row in batch.steps}
         self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.steps}
         self._trajectories |= {(row.tenant_id, row.trajectory_id) for row in batch.corrections}
+        self._signals |= {(row.tenant_id, row.signal_id) for row in batch.signals}
         self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
         for step in batch.steps:
             self._add_said(step)
@@ -152,6 +158,10 @@ class MemoryKnownContent:
     def known_trajectories(self, tenant_id: str, trajectory_ids: Collection[str]) -> set[str]:
         """See :class:`KnownContent`."""
         return {name for name in trajectory_ids if (tenant_id, name) in self._trajectories}
+
+    def known_signals(self, tenant_id: str, signal_ids: Collection[str]) -> set[str]:
+        """See :class:`KnownContent`."""
+        return {name for name in signal_ids if (tenant_id, name) in self._signals}
 
     def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
         """See :class:`KnownContent`."""

@@ -171,9 +171,8 @@ def _response_id(step: PortableStep, name: str, number: int) -> str:
 def _exchange(
     exchange: Exchange, name: str, step: PortableStep, started: datetime, ended: datetime
 ) -> Exchange:
-    milliseconds = 0
-    if step.timestamp is not None:
-        milliseconds = max((started - _EPOCH) // timedelta(milliseconds=1), 0) % 2**48
+    moment = _moment(step.timestamp)  # not when it came: it is the same step the next time
+    milliseconds = 0 if moment is None else (moment - _EPOCH) // _TICK
     tenant = exchange.client.tenant_id
     digest = bytes_hash(json.dumps([tenant, name]).encode()).removeprefix("b2:")
     request = exchange.request

@@ -29,12 +29,17 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 
-NAMED_BY = {"messages": "message_id", "harnesses": "harness_id", "steps": "step_id"}
+NAMED_BY = {
+    "messages": "message_id",
+    "harnesses": "harness_id",
+    "steps": "step_id",
+    "signals": "signal_id",
+}
 """Tables whose rows governance asks for, with the columns that name them."""
 
 
 class LakeKnownContent:
-    """Remembers, per active file, a 64-bit hash of each stored message, harness and step.
+    """Remembers, per active file, a 64-bit hash of each stored message, harness, step and signal.
 
     A file that leaves the table (erasure, retention, compaction) takes its ids with it. Files of other
     writers are seen at the next query. So no deleted row counts as stored. A batch of a thousand ids meets a false match among ten million with odds of
@@ -140,6 +145,10 @@ class LakeKnownContent:
             parameters=[tenant_id, sorted(trajectory_ids)],
         )
         return set(found["trajectory_id"].to_pylist())
+
+    def known_signals(self, tenant_id: str, signal_ids: Collection[str]) -> set[str]:
+        """Return those of ``signal_ids`` that the tenant's table ``signals`` holds."""
+        return self._tables["signals"].known(tenant_id, signal_ids)
 
     def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
         """Return by name of session or group the trajectories that have a stored step in it."""

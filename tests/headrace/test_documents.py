@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,7 @@ def test_an_atif_document_comes_back_out_of_the_lake(tmp_path: Path) -> None:
     assert [step["dialect"] for step in steps] == ["import.atif"] * 2
     assert steps[1]["parent_step_id"] == steps[0]["step_id"]
     assert steps[0]["key_source"] == "import"
-    signals = lake.query(
-        "select distinct signal_id, name, value from signals where source_kind = 'verifier'"
-    )
+    signals = lake.query("select name, value from signals where source_kind = 'verifier'")
     assert sorted((one["name"], one["value"]) for one in signals.to_pylist()) == [
         ("reward", 0.5),
         ("success", 1.0),
@@ -84,6 +83,22 @@ def test_an_atif_document_comes_back_out_of_the_lake(tmp_path: Path) -> None:
     assert canonical_json(without_signals(again)) == canonical_json(without_signals(document))
     assert again["extra"]["signals"][0]["value"] == 0.5
     assert told["items"]["0"]["add"]["purposes"] == ["train_sft", "share"]
+
+
+def test_what_was_judged_since_holds_when_a_document_comes_again(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(DOCUMENT), encoding="utf-8")
+    lake = carry(tmp_path, [file], "atif")
+    (said,) = lake.query("select * from signals where name = 'success'").to_pylist()
+    since = said["recorded_at"] + timedelta(microseconds=1)
+    judged = {**said, "signal_id": "s-person", "value": 0.0, "recorded_at": since}
+    lake.append_rows("signals", [judged])
+    count = "select count(*) as n from signals"
+    before = lake.query(count).to_pylist()
+    lake = carry(tmp_path, [file], "atif")
+    assert lake.query(count).to_pylist() == before
+    latest = "select value from rewards_latest where name = 'success'"
+    assert lake.query(latest).to_pylist() == [{"value": 0.0}]
 
 
 @pytest.mark.parametrize("name", ["headrace", "otel-genai", "openenv", "adp"])
@@ -141,6 +156,7 @@ def test_a_number_that_is_too_large_is_told(tmp_path: Path) -> None:
     path.write_text(json.dumps({**said, "reward": 10**400}), encoding="utf-8")
     with pytest.raises(FormError, match=r"rows\.jsonl: a number is too large"):
         import_documents([path], form=find_format("trl-conversational"), client=CLIENT, spool=None)
+
 
 
 def test_a_wrong_document_stops_the_whole_import(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,17 @@ def test_a_document_gives_one_trajectory_and_twice_the_same() -> None:
     assert [one.step_id for one in placed.feedback] == [None, placed.placed[2].step_id]
     repeated = assembler.assemble(again).placed
     assert [one.step_id for one in repeated] == [one.step_id for one in placed.placed]
+
+
+@pytest.mark.parametrize("time", [None, "2026-01-01T00:00:00", "yesterday", "2026-09-21T15:00:01Z"])
+def test_a_step_is_the_same_whenever_its_document_comes(time: str | None) -> None:
+    body = document_body(timed(time, time, time))
+    first, _ = read_import(imported(body))
+    later = replace(imported(body), started_at=NOW + timedelta(days=1))
+    again, _ = read_import(later)
+    names = [call.exchange.exchange_id for call in first[1:]]
+    assert len(set(names)) == 3
+    assert [call.exchange.exchange_id for call in again[1:]] == names
 
 
 DOCUMENT: Any = json.loads(document_body(own_trajectory()))

@@ -24,6 +24,9 @@ def test_what_is_stored_is_known_per_tenant(tmp_path: Path) -> None:
     assert known.known_messages("acme", []) == set()
     assert known.known_steps("acme", ["t1-s0", "t9-s0"]) == {"t1-s0"}
     assert known.known_harnesses("acme", ["h-t1", "h-t2"]) == {"h-t1"}
+    signals = {signal.signal_id for signal in make.batch("t1").signals}
+    assert known.known_signals("acme", [*signals, "stranger"]) == signals
+    assert known.known_signals("other", signals) == set()
 
 
 def test_other_writers_and_deletions_are_seen(tmp_path: Path) -> None:

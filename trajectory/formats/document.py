@@ -106,7 +106,7 @@ class WrittenDocument:
     """Fields of the trajectory, by path: ``steps[].tokens``."""
 
 
-_MAPS = ("metadata", "extra")
+_MAPS = ("metadata", "extra", "details", "episode_metadata")
 """Fields of documents that applications fill as they like."""
 
 

@@ -62,6 +62,15 @@ def test_a_document_is_understood_and_comes_back() -> None:
     assert canonical_json(export_document(trajectory)) == canonical_json(DOCUMENT)
 
 
+def test_who_used_the_application_stands_in_the_details() -> None:
+    details = {"dataset": "d", "user_id": "u-17"}
+    trajectory = import_document({**DOCUMENT, "details": details})
+    assert trajectory.end_user == "u-17"
+    assert canonical_json(export_document(trajectory)) == canonical_json(
+        {**DOCUMENT, "details": details}
+    )
+
+
 def test_our_documents_hold_to_the_rules() -> None:
     document: Any = export_document(own_trajectory())
     assert set(document) == {"schema_version", "id", "content", "details"}

@@ -48,6 +48,12 @@ def test_another_episode_is_understood_and_comes_back() -> None:
     assert canonical_json(export_document(trajectory)) == canonical_json(episode())
 
 
+def test_who_used_the_application_stands_in_the_metadata_of_the_episode() -> None:
+    document = episode()
+    document["episode_metadata"]["user_id"] = "u-17"
+    assert import_document(document).end_user == "u-17"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

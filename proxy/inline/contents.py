@@ -187,7 +187,7 @@ def _name(line: bytes) -> str:
 def _own_line(line: bytes, surrogates: CallSurrogates) -> bytes:
     """Return a line of JSON as its client wrote it, byte for byte but for escapes."""
     try:
-        return _own_json(line.decode(), surrogates).encode("utf-8", "surrogatepass")
+        return _own_json(line.decode(), surrogates).encode()
     except (UnicodeDecodeError, RecursionError):
         return line
 
@@ -202,6 +202,6 @@ def _own_json(text: str, surrogates: CallSurrogates) -> str:
         if said in issued.numbers and said in issued.values:
             return issued.values[said]
         told = _own_json(said, surrogates) if is_json(said) else surrogates.text(said)
-        return raw if told == said else json.dumps(told, ensure_ascii=False)
+        return raw if told == said else dumped(told).decode()
 
     return _LITERAL.sub(literal, text)

@@ -10,10 +10,11 @@ _LONGEST_END = 4
 
 
 def dumped(value: object) -> bytes:
-    """Return a value as JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
+    """Return a value as JSON, in valid UTF-8."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a pair can only be written as an escape
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 class OpenPieces:

@@ -117,6 +117,15 @@ def test_log_probabilities_of_restored_texts_are_taken_out() -> None:
         assert told["choices"][0]["logprobs"] == kept
 
 
+def test_half_of_a_character_leaves_an_answer_readable() -> None:
+    said = f"I am {NAMES[1]} \ud83d"
+    told = whole_json(json.dumps({"text": said}).encode(), surrogates())
+    assert json.loads(told.decode()) == {"text": f"I am {VALUES[1]} \ud83d"}
+    event = b"data: %s\n\n" % json.dumps(_chat_event(said)).encode()
+    streamed = through(PATHS[0], event, []).decode()
+    assert _chat_said(json.loads(streamed[6:]))[0] == f"I am {VALUES[1]} \ud83d"
+
+
 def _chat_event(piece: str) -> Any:
     scored = {"content": [{"token": piece, "logprob": -0.1}]}
     return {"choices": [{"index": 0, "delta": {"content": piece}, "logprobs": scored}]}

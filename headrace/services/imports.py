@@ -1,12 +1,12 @@
 """Import of documents: read, checked, sealed into the spool, and governed like everything else."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.api.documents import document_record
-from proxy.spool import SpoolWriter
+from proxy.spool import SpoolUnavailableError, SpoolWriter
 from trajectory.canonical import JsonValue
 from trajectory.dialects.wire import UnreadableError, parse_json
 from trajectory.errors import ConfigurationError
@@ -76,6 +76,7 @@ def import_documents(
 
     Raises:
         FormError: a document is wrong; nothing of any file was sealed then.
+        SpoolUnavailableError: it has no room for all of them beside captures; nothing was sealed then.
     """
     report = ImportReport()
     read: list[Trajectory] = []
@@ -86,12 +87,24 @@ def import_documents(
                 read += form.read(document, where)
             except OverflowError:  # JSON has whole numbers of any length
                 raise FormError(f"{where}: a number is too large") from None
-    for trajectory in read:
-        report.trajectories += 1
-        report.steps += len(trajectory.steps)
-        if spool is not None:
-            spool.append(*_record(trajectory, form, client))
+    report.trajectories = len(read)
+    report.steps = sum(len(trajectory.steps) for trajectory in read)
+    if spool is not None:
+        _seal([_record(trajectory, form, client) for trajectory in read], spool)
     return report
+
+
+def _seal(records: Sequence[tuple[int, bytes]], spool: SpoolWriter) -> None:
+    """Put records into the spool, all of them or none; captures of live calls need the rest of it."""
+    size = sum(len(record) for _, record in records)
+    if size > spool.room:
+        raise SpoolUnavailableError(
+            f"the documents have {size:,} bytes, and the spool has room for {spool.room:,} before it leaves out "
+            "what live calls say: nothing was imported. Let the governor catch up, import fewer files at a time, or "
+            "raise gateway.spool.max_bytes"
+        )
+    for record in records:
+        spool.append(*record)
 
 
 def _record(trajectory: Trajectory, form: Format, client: ClientIdentity) -> tuple[int, bytes]:

@@ -115,6 +115,11 @@ class SpoolWriter:
         return self._measured + self._since_measured
 
     @property
+    def room(self) -> int:
+        """Bytes that may come until what can be spared is left out."""
+        return max(0, self._shed_bytes - self.bytes_on_disk)
+
+    @property
     def failures(self) -> int:
         """Number of writes that the disk refused or took too long for."""
         return self.breaker.failures.total()

@@ -12,7 +12,8 @@ from headrace.cli import run
 from headrace.services.exports import export_trajectories, portable
 from headrace.services.imports import find_format, import_documents
 from lakehouse.lake import Lake
-from proxy.spool import SpoolWriter
+from proxy.spool import SpoolUnavailableError, SpoolWriter
+from proxy.spool.states import Bounds, SpoolState
 from tests.headrace.pipelines import pipeline
 from tests.headrace.test_pipeline import fill
 from tests.proxy.spool.scripts import KEY
@@ -21,6 +22,7 @@ from tests.trajectory.formats.test_atif import DOCUMENT
 from trajectory.canonical import canonical_json
 from trajectory.exchange import ClientIdentity
 from trajectory.formats.catalog import FORMATS
+from trajectory.imports import document_body
 from trajectory.json_form import FormError, from_json, to_json
 from trajectory.portable import Trajectory
 
@@ -157,6 +159,20 @@ def test_a_number_that_is_too_large_is_told(tmp_path: Path) -> None:
     with pytest.raises(FormError, match=r"rows\.jsonl: a number is too large"):
         import_documents([path], form=find_format("trl-conversational"), client=CLIENT, spool=None)
 
+
+def test_an_import_takes_no_room_that_captures_need(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(DOCUMENT), encoding="utf-8")
+    size = len(document_body(FORMATS["atif"].read(DOCUMENT, "x")[0]))
+    bounds = Bounds(max_bytes=10 * size)
+    with SpoolWriter(tmp_path / "spool", KEY, bounds=bounds) as spool:
+        with pytest.raises(SpoolUnavailableError, match="nothing was imported"):
+            import_documents([file] * 9, form=find_format("atif"), client=CLIENT, spool=spool)
+        assert spool.state is SpoolState.OPEN
+        import_documents([file], form=find_format("atif"), client=CLIENT, spool=spool)
+    report = pipeline(tmp_path).run_batch()
+    assert report is not None
+    assert report.records == 1
 
 
 def test_a_wrong_document_stops_the_whole_import(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 A version takes over only when it answers; until then, and when it cannot be loaded, the one that
 served before goes on. What nobody is sent to any more is put away a while later; a version that a pinned
-trajectory still needs stays up, unless a rollback took it out.
+trajectory still needs stays up, unless a rollback or the end of its trial took it out.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headrace.app.master_key import serving_key
 from headrace.serving.hosts import ExternalServers, Host, TransformersHost, VllmServers, has_vllm
 from proxy.routes.pins import FILE_NAME, pinned_labels
-from train.registry.pointer import TRIALS, read_history, read_pointer, rolled_back
+from train.registry.pointer import TRIALS, read_history, read_pointer, taken_out
 from train.runs.offline import quiet_libraries
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, HeadraceError
@@ -150,7 +150,7 @@ class VersionReconciler:
         version = label.rpartition("@")[2]
         home = self.models / name
         there = (home / version / "manifest.json").is_file()
-        return there and version not in rolled_back(read_history(home))
+        return there and version not in taken_out(read_history(home))
 
     def _draining(
         self, name: str, published: Mapping[str, Places], urls: Mapping[str, str]

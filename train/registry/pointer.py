@@ -112,12 +112,14 @@ def read_history(home: Path) -> list[HistoryEntry]:
     return found
 
 
-def rolled_back(history: Iterable[HistoryEntry]) -> set[str]:
-    """Return the versions that a rollback took out, and that nothing has put to use since."""
+def taken_out(history: Iterable[HistoryEntry]) -> set[str]:
+    """Return what a rollback or the end of its trial as canary took out, and nothing has put to use since."""
     out: set[str] = set()
     for entry in history:
         if entry.action == "rollback" and entry.previous is not None:
             out.add(entry.previous)
-        if entry.served or entry.action.startswith("try_"):
+        if entry.action == "end_canary":
+            out.add(entry.version)
+        if entry.served or entry.action == "try_canary":  # a shadow answers nobody
             out.discard(entry.version)
     return out

@@ -228,6 +228,24 @@ def test_a_version_that_a_rollback_took_out_answers_nobody_any_more(place: Recon
     place.now[0] = 1000.0
     place.published()
     assert place.host.ended == ["shop@0002"]
+    place.registry.try_out("shop", "0002", "shadow", actor="ann")
+    place.host.up.add("shop@0002")
+    place.published()
+    place.registry.end_trial("shop", "shadow", actor="ann", reason="seen enough")
+    place.published()
+    assert former(place) == []
+
+
+def test_a_canary_that_was_taken_back_answers_nobody_any_more(place: Reconciliation) -> None:
+    place.host.up |= {"shop@0001", "shop@0002"}
+    place.registry.try_out("shop", "0002", "canary", actor="ann")
+    place.published()
+    pin(place, "shop@0002")
+    place.registry.end_trial("shop", "canary", actor="ladder", reason="trial 1: harm")
+    assert (place.published(), former(place)) == ({"live": "shop@0001"}, [])
+    place.now[0] = 1000.0
+    place.published()
+    assert place.host.ended == ["shop@0002"]
 
 
 def test_at_most_two_former_versions_take_memory(place: Reconciliation, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import typer
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, moment, note, print_fields, print_rows, progress
 from headrace.cli.common import JsonOption
+from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -126,13 +127,25 @@ def _waits(request: "ActRequest", *, as_json: bool) -> None:
 
 
 def promote_version(
-    running: AppContext, kind: str, name: str, version: str, override: str | None
+    running: AppContext,
+    kind: str,
+    name: str,
+    version: str,
+    override: str | None,
+    serving: str | None = None,
 ) -> None:
-    """Let a version of a model or an artefact serve, or ask for it."""
+    """Let a version of a model or an artefact serve, or ask for it; with ``serving`` in place of that one alone."""
     from headrace.services.acts import PROMOTE
     from headrace.services.four_eyes import perform
 
-    given = {"kind": kind, "name": name, "version": version, "override": override}
+    given: dict[str, JsonValue] = {
+        "kind": kind,
+        "name": name,
+        "version": version,
+        "override": override,
+    }
+    if serving is not None:
+        given["serving"] = serving
     found = perform(
         running, running.user, PROMOTE, given, subject=f"{name}@{version}", why=override or ""
     )

@@ -160,6 +160,7 @@ def _summary(result: "RunResult") -> dict[str, Any]:
         "run_id": result.run_id,
         "folder": str(result.folder),
         "recipe": result.manifest["recipe"]["spec"]["recipe"],
+        "base": result.manifest["base"],
         "model": result.model.label,
         "version": result.model.version,
         "passed": result.verdict.passed,
@@ -257,9 +258,15 @@ def promote(
         str | None,
         typer.Option(help="Reason to promote a version that did not pass its gate; audited."),
     ] = None,
+    serving: Annotated[
+        str | None,
+        typer.Option(
+            help="Version that it takes over from, empty for none; refused where another one serves."
+        ),
+    ] = None,
 ) -> None:
     """Make a version live; refused if it did not pass its gate."""
-    promote_version(AppContext.of(context), "model", model, version, override)
+    promote_version(AppContext.of(context), "model", model, version, override, serving)
 
 
 @app.command()

@@ -239,8 +239,9 @@ class _NightRun:
                 progress.reasons.append(planned)
                 continue
             if self._waits(planned):  # a night before this one ended between training and promotion
-                label = planned["made"]
-                self._passed({"model": label, "version": label.partition("@")[2]})
+                label, base = planned["made"], planned["base"]
+                version = label.partition("@")[2]
+                self._passed({"model": label, "version": version, "base": base})
                 continue
             if planned["made"] is not None:
                 said = f"made {planned['made']} of this version already"
@@ -289,12 +290,19 @@ class _NightRun:
         if self._spec.promote == "ladder":
             self._begin_trial(self._spec.model, output["version"])
         elif self._spec.promote:
-            done = self._try(["train", "promote", self._spec.model, output["version"]])
+            # It passed its gate beside its base. What serves by now may be a better one, or that was taken back.
+            serving = ["--serving", self._version_of(output["base"])]
+            done = self._try(["train", "promote", self._spec.model, output["version"], *serving])
             if done.code == 0:
                 self._progress.promoted.append(output["model"])
             else:
                 self._progress.failed = True
                 self._progress.reasons.append(f"promote: {done.error}")
+
+    def _version_of(self, base: str) -> str:
+        """Return which version of the model a base is; empty for a model from elsewhere, which none serves beside."""
+        name, _, version = base.partition("@")
+        return version if name == self._spec.model else ""
 
     def _begin_trial(self, name: str, version: str) -> None:
         """Put a candidate on trial; another change on trial is a reason to wait, and no failure."""

@@ -38,8 +38,11 @@ def _promote(app: AppContext, user: User, given: Parameters, _progress: Progress
     override = None if given["override"] is None else str(given["override"])
     reason = None if given.get("reason") is None else str(given["reason"])
     of_kind = model_registry if given["kind"] == "model" else artifact_registry
+    serving = None if given.get("serving") is None else str(given["serving"])
     registry = of_kind(app, user.name)
-    done = registry.promote(name, version, actor=user.name, override=override, reason=reason)
+    done = registry.promote(
+        name, version, actor=user.name, override=override, reason=reason, serving=serving
+    )
     return {"serves": done.label}
 
 

@@ -103,7 +103,9 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
         wanted = self._servable(name, version)
         self._require_gate(wanted, override)
         with self._changing(name):
-            self._require_serving(name, serving)
+            pointer = read_pointer(self._root / name)
+            if pointer is None or pointer.version != version:  # done again it changes nothing
+                self._require_serving(name, serving)
             return self._point(wanted, "promote", actor=actor, reason=override or reason)
 
     def try_out(

@@ -56,6 +56,8 @@ class RecipePlan:
     """Why it cannot run at all; empty when it can."""
     made: str | None
     """``name@version`` that it already made of this very version and that passed its gate."""
+    base: str | None
+    """What that began with: ``name@version``, or the name of a folder."""
     awaits_promotion: bool
     """Whether that never served nor was tried, and nothing else of its name has been since."""
     cost: Cost
@@ -171,6 +173,7 @@ def _plan_recipe(
         held_out={name: len(tasks.tasks) for name, tasks in examined.items()},
         obstacles=tuple(obstacles),
         made=None if made is None or refused else made.label,
+        base=None if made is None else made.base,
         awaits_promotion=made is not None and made.status == "candidate" and made.is_next,
         cost=Cost(
             tokens=round(tokens),
@@ -218,13 +221,14 @@ class _Made:
     """What a recipe made."""
 
     label: str
+    base: str
     status: str
     is_next: bool
     """Whether no version of its name was put to use since it was registered."""
 
 
 _MADE = """
-SELECT m.name || '@' || m.version AS label, m.status, r.manifest, NOT EXISTS (
+SELECT m.name || '@' || m.version AS label, coalesce(m.base, '') AS base, m.status, r.manifest, NOT EXISTS (
     SELECT 1 FROM models other WHERE other.name = m.name AND other.status NOT IN ('candidate', 'refused')
     AND other.recorded_at > (SELECT min(recorded_at) FROM models own
                              WHERE own.name = m.name AND own.version = m.version)) AS is_next
@@ -245,7 +249,7 @@ def _last_made(
     spec = recipe.model_dump(mode="json")["spec"]
     for row in source.query(_MADE, parameters=asked).to_pylist():
         if json.loads(row["manifest"]).get("recipe", {}).get("spec") == spec:
-            return _Made(row["label"], row["status"], row["is_next"])
+            return _Made(row["label"], row["base"], row["status"], row["is_next"])
     return None
 
 

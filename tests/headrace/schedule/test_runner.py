@@ -57,15 +57,13 @@ class ScriptedCommands:
 def planned(
     *recipes: str, obstacles: Sequence[str] = (), made: str | None = None, awaits: bool = False
 ) -> CommandOutcome:
-    lines = [
-        {"recipe": name, "obstacles": list(obstacles), "made": made, "awaits_promotion": awaits}
-        for name in recipes
-    ]
+    said = {"obstacles": list(obstacles), "made": made, "base": "shop@0001"}
+    lines = [{"recipe": name, **said, "awaits_promotion": awaits} for name in recipes]
     return CommandOutcome(0, {"recipes": lines})
 
 
-def trained(version: str) -> CommandOutcome:
-    return CommandOutcome(0, {"model": f"shop@{version}", "version": version})
+def trained(version: str, base: str = "shop@0001") -> CommandOutcome:
+    return CommandOutcome(0, {"model": f"shop@{version}", "version": version, "base": base})
 
 
 def test_a_good_night_builds_plans_and_trains() -> None:
@@ -93,6 +91,21 @@ def test_with_promote_the_night_climbs_the_ladder() -> None:
         ("shop@0002",),
     )
     assert night.reasons == ("awr: the gate refused the candidate",)
+
+
+@pytest.mark.parametrize(("base", "serving"), [("shop@0001", "0001"), ("my-base", "")])
+def test_a_night_promotes_only_over_what_its_candidate_was_judged_beside(
+    base: str, serving: str
+) -> None:
+    """Somebody may take that back, or promote a better one, while a model trains for hours."""
+    changed = CommandOutcome(3, error="shop@0004 serves since a moment ago")
+    script = ScriptedCommands(
+        build=[BUILT], plan=[planned("sft")], run=[trained("0006", base)], promote=[changed]
+    )
+    night = script.run(schedule(promote=True))
+    assert script.asked[-1] == f"train promote shop 0006 --serving {serving}"
+    assert (night.outcome, night.promoted) == ("failed", ())
+    assert night.reasons == ("promote: shop@0004 serves since a moment ago",)
 
 
 def test_without_promote_the_first_candidate_ends_the_night() -> None:
@@ -137,7 +150,7 @@ def test_a_candidate_that_waits_is_promoted_by_a_schedule_of_its_model_that_prom
     script = ScriptedCommands(build=[BUILT], plan=[waiting], promote=[CommandOutcome(0)])
     night = script.run(schedule(promote=True))
     assert (night.outcome, night.promoted) == ("trained", ("shop@0002",))
-    assert script.asked[-1] == "train promote shop 0002"
+    assert script.asked[-1] == "train promote shop 0002 --serving 0001"
     script = ScriptedCommands(build=[BUILT], plan=[waiting])
     assert script.run(schedule(promote=False)).outcome == "nothing"
 

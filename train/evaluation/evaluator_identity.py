@@ -12,6 +12,7 @@ from train.evaluation.safety import SHIPPED
 from train.recipes.settings import EvaluationSettings, RecipeSpec, ReplaySettings
 from trajectory.canonical import bytes_hash, content_hash
 from trajectory.files import read_file
+from trajectory.plugins import REWARDS, plugins
 
 _SIZES = {"tasks", "seed", "timeout_seconds", "resamples", "confidence"}
 _NOT_THERE = ""
@@ -42,11 +43,19 @@ def _files(suite: EvaluationSettings) -> Iterator[str]:
     for at, word in enumerate(command):
         if at and command[at - 1] == "-m":
             yield _module(word)
-        elif at and Path(word).is_file():
+        elif (at or "/" in word) and Path(word).is_file():
             yield _hash(Path(word))
     for reference in (replay.reward, replay.gold):
-        if reference is not None and ":" in reference:
-            yield _module(reference.partition(":")[0])
+        if reference is not None:
+            yield _module(_module_of(reference))
+
+
+def _module_of(reference: str) -> str:
+    """Return the module of a reward function; empty for a plugin that is not there."""
+    module, colon, _ = reference.partition(":")
+    if colon:
+        return module
+    return next((one.entry.module for one in plugins(REWARDS) if one.name == reference), "")
 
 
 def _module(name: str) -> str:

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.trajectory.test_plugins import install
 from train.evaluation.evaluator_identity import changed_parts, evaluator_hashes
 from train.recipes.settings import RecipeSpec
+from trajectory.plugins import REWARDS, plugins
 
 
 def hashes(**spec: Any) -> dict[str, str]:
@@ -36,18 +38,33 @@ def test_a_program_that_changes_is_another_evaluator(tmp_path: Path, change: str
     assert changed_parts(before, hashes(evaluation={"command": command})) == ("evaluation",)
 
 
+def test_a_program_that_is_called_by_its_own_path_is_seen_to_change(tmp_path: Path) -> None:
+    program = tmp_path / "judge"
+    program.write_text("#!/bin/sh\nexec strict")
+    before = hashes(evaluation={"command": [str(program)]})
+    program.write_text("#!/bin/sh\nexec kind")
+    after = hashes(evaluation={"command": [str(program)]})
+    assert changed_parts(before, after) == ("evaluation",)
+
+
+@pytest.mark.parametrize("plugin", [False, True])
 @pytest.mark.parametrize("place", ["reward", "gold"])
 def test_a_reward_function_whose_module_changes_is_another_evaluator(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, plugin: bool
 ) -> None:
     module = tmp_path / f"rewards_for_{place}.py"
     module.write_text("def score(prompt, completion): return 0.0")
     monkeypatch.syspath_prepend(tmp_path)
-    suite = {"replay": {place: f"{module.stem}:score"}}
+    named = f"{module.stem}:score"
+    if plugin:
+        install(tmp_path, "acme", REWARDS, f"ours = {named}")
+    plugins.cache_clear()
+    suite = {"replay": {place: "ours" if plugin else named}}
     before = hashes(evaluation=suite, regression=suite)
     assert hashes(evaluation=suite, regression=suite) == before
     module.write_text("def score(prompt, completion): return 1.0")
     after = hashes(evaluation=suite, regression=suite)
+    plugins.cache_clear()
     assert changed_parts(before, after) == ("evaluation", "regression")
 
 

@@ -1,7 +1,8 @@
 """What artefacts are drawn from, and compared with: sessions, system prompts, definitions of tools.
 
-Only eligible steps that allow the purpose ``evolve`` are read. Each part of a session says who speaks. A tool's
-answer is no person's word, and what the owner of an agent wrote is its policy.
+Only eligible steps that allow the purpose ``evolve`` are read, up to the first of a trajectory that does not: later
+ones may be shown again what was said there. Each part of a session says who speaks. A tool's answer is no person's
+word, and what the owner of an agent wrote is its policy.
 """
 
 import json
@@ -29,11 +30,17 @@ _FAILED = ("error", "traceback", "exception", "invalid", "validation")
 """How a failed tool's answer begins in dialects that have no word for failure."""
 
 _SESSIONS = """
-WITH allowed AS (
+WITH barred AS (
+    SELECT s.trajectory_id, min(s.started_at) AS since FROM steps s LEFT JOIN permissions p
+    ON s.tenant_id = p.tenant_id AND s.trajectory_id = p.trajectory_id AND s.step_id = p.step_id
+    WHERE s.tenant_id = $tenant AND s.kind = 'model' AND s.role_in_graph NOT IN ('shadow', 'discarded')
+    AND NOT coalesce(p.refusal IS NULL AND list_contains(p.purposes, $purpose), false) GROUP BY ALL
+), allowed AS (
     SELECT tenant_id, trajectory_id, step_id, started_at, kind, success, subjects,
            list_transform(tool_calls, lambda c: c.name) AS called
-    FROM eligible_steps WHERE tenant_id = $tenant AND list_contains(purposes, $purpose)
-    AND role_in_graph NOT IN ('shadow', 'discarded')
+    FROM eligible_steps LEFT JOIN barred USING (trajectory_id)
+    WHERE tenant_id = $tenant AND list_contains(purposes, $purpose)
+    AND role_in_graph NOT IN ('shadow', 'discarded') AND coalesce(started_at < since, true)
 ), chosen AS (
     SELECT trajectory_id, max(started_at) AS newest, bool_or(success) AS success,
            list(subjects ORDER BY started_at, step_id) FILTER (kind = 'model') AS named

@@ -1,6 +1,7 @@
 """Proposers draw facts, patches and procedures from eligible sessions, and nothing from others."""
 
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,22 @@ def test_what_two_people_correct_becomes_a_fact_with_its_steps(tmp_path: Path) -
 )
 def test_no_fact_is_drawn(tmp_path: Path, scripts: list[Script]) -> None:
     assert facts(tmp_path, *scripts) == []
+
+
+@pytest.mark.parametrize("step", ["t00001-0", "t00001-1"])
+def test_nothing_is_drawn_from_what_goes_on_from_a_step_without_the_purpose(
+    tmp_path: Path, step: str
+) -> None:
+    """A client that sends its whole history anew would show what that step said again."""
+    lake = lake_of_scripts(tmp_path / "lake", *(correction(n, THREE_YEARS) for n in (0, 1)))
+    assert drawn(lake, "memory")
+    asked = {"id": step}
+    (row,) = lake.query(
+        "SELECT * FROM governance WHERE step_id = $id", parameters=asked
+    ).to_pylist()
+    later = {"decided_at": row["decided_at"] + timedelta(hours=1), "redaction_counts": {}}
+    lake.append_rows("governance", [{**row, **later, "purposes": ["debug"]}])
+    assert drawn(lake, "memory") == []
 
 
 @pytest.mark.timeout(60)

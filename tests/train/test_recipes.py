@@ -25,7 +25,7 @@ from train.recipes.credit import credit_selection
 from train.recipes.settings import RECIPES, Recipe, RecipeSpec, load_recipe, shipped_recipe
 from train.registry.versions import ModelRegistry
 from train.runs.fit import FitResult, fit
-from train.runs.rows import Masker
+from train.runs.rows import IGNORED, Masker
 from train.runs.run import RunFolders, run_training
 from train.substrate.content import ContentStore
 from train.substrate.manifest import load_items
@@ -139,6 +139,40 @@ def test_a_correction_is_a_pair_of_its_own(tokenizer: Any, tmp_path: Path) -> No
     assert tokenizer.decode(made.columns["prompt_ids"][0]).endswith("<|im_start|>assistant\n")
     remove_trajectories(lake, "acme", ["t00002"], reason="erasure")
     assert ContentStore.read(lake, [entry.item], corrected=True).corrections == {}
+
+
+@pytest.mark.parametrize("name", ["sft", "awr", "kto", "dpo"])
+def test_what_a_person_corrected_is_wanted_by_no_recipe(
+    name: str, tokenizer: Any, tmp_path: Path
+) -> None:
+    """The session went well all the same: its reward says nothing of this answer."""
+    alike = [replace(session, lamps=1) for session in attempts(4)]
+    lake = lake_of(tmp_path / "lake", *alike)
+    items = load_items(build(lake, tmp_path / "out", purposes=PURPOSES, split={"holdout": 0.0}))
+    good = next(entry for entry in items if entry.rewarded)
+    step = good.item.step_ids[-1]
+    signal = make.signal(
+        good.item.trajectory_id, 0.0, signal_id="c", name="corrected_answer",
+        rationale="They cost 100.", target_kind="step", target_id=step, step_id=step,
+        source_kind="human_explicit", source="rater-1",
+    )  # fmt: skip
+    lake.append_rows("signals", [replace(signal, value=None)])
+    used = spec(name)
+    selection = recipe_module(name).select(items, used)
+    entries = [entry.item for entry in selection.items]
+    content = ContentStore.read(lake, entries, corrected=True)
+    said = str(content.conversation(good.item).messages[-1]["content"])
+    rows = recipe_module(name).rows(selection, content, Masker(tokenizer), used)
+    own = [at for at, ids in enumerate(rows.item_ids) if good.item.item_id in ids.split()]
+    assert own
+    wanted = {
+        "sft": lambda at: [one for one in rows.columns["labels"][at] if one != IGNORED],
+        "awr": lambda at: [one for one in rows.columns["labels"][at] if one != IGNORED],
+        "kto": lambda at: rows.columns["completion_ids"][at] if rows.columns["label"][at] else [],
+        "dpo": lambda at: rows.columns["chosen_ids"][at],
+    }[name]
+    assert not [at for at in own if said in tokenizer.decode(wanted(at))]
+    assert rows.dropped.get("corrected", 0) == (name in ("sft", "awr"))
 
 
 def test_pairs_share_their_prompt_and_end_where_the_turn_ends(

@@ -85,7 +85,8 @@ class WeightedRecipe:
             if conversation is None:
                 continue
             for view in conversation.views:
-                outcome = masker.mask(view.messages, view.trained, tools=view.tools)
+                learned = builder.learned(entry, view, content)
+                outcome = masker.mask(view.messages, learned, tools=view.tools)
                 builder.dropped.update(outcome.dropped)
                 for row in outcome.rows:
                     weight = weights[entry.item.item_id]

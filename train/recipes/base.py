@@ -11,7 +11,7 @@ from train.chat import UnrenderableError
 from train.recipes.settings import RecipeSpec
 from train.runs.epoch_order import resumable
 from train.runs.rows import Masker
-from train.substrate.content import ContentStore, Conversation
+from train.substrate.content import ContentStore, Conversation, View
 from train.types import ScoredItem
 from trajectory.documents.document import StrictModel
 
@@ -64,6 +64,12 @@ class RowBuilder:
         for name, column in self._columns.items():
             column.append(values[name])
         self._item_ids.append(item_ids)
+
+    def learned(self, entry: ScoredItem, view: View, content: ContentStore) -> list[int]:
+        """Return which of an agent's answers are imitated, and count those that a person corrected."""
+        corrected = corrected_places(entry, view, content)
+        self.dropped["corrected"] += len(corrected)
+        return [place for place in view.trained if place not in corrected]
 
     def __len__(self) -> int:
         return len(self._item_ids)
@@ -171,6 +177,13 @@ def conversation_of(
     except UnrenderableError as error:
         builder.dropped[error.reason] += 1
         return None
+
+
+def corrected_places(entry: ScoredItem, view: View, content: ContentStore) -> set[int]:
+    """Return where a view holds answers of which a person said what they should have been."""
+    tenant = entry.item.tenant_id
+    said = zip(view.trained, view.step_ids, strict=False)
+    return {place for place, step in said if (tenant, step) in content.corrections}
 
 
 def groups_with_contrast(

@@ -21,6 +21,7 @@ from train.recipes.base import (
     Selection,
     TrainerParts,
     conversation_of,
+    corrected_places,
     counted,
     groups_with_contrast,
     limited,
@@ -149,7 +150,10 @@ def _pairs(
         for view in conversation.views:
             outcome = masker.turns(view.messages, view.trained, tools=view.tools)
             builder.dropped.update(outcome.dropped)
+            wrong = corrected_places(entry, view, content) if entry.rewarded else ()
             for place, turn in zip(outcome.places, outcome.turns, strict=True):
+                if place in wrong:
+                    continue  # success did not come of it: a person says what it should have been
                 asked = _asked(view, place, turn, masker)
                 said = (entry.item.item_id, tuple(turn.prompt_ids))
                 side[asked].setdefault(tuple(turn.completion_ids), said)

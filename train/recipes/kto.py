@@ -1,7 +1,8 @@
 """KTO on unpaired feedback: each answer of a rewarded trajectory is wanted, of another unwanted.
 
-TRL's KTOTrainer learns from rows that our masking function made. A row has one assistant message, its history in
-the prompt, and nothing after the end of the turn.
+An answer that a person corrected is unwanted, whatever came of its trajectory. TRL's KTOTrainer learns from
+rows that our masking function made. A row has one assistant message, its history in the prompt, and nothing after the
+end of the turn.
 """
 
 import random
@@ -17,6 +18,7 @@ from train.recipes.base import (
     Selection,
     TrainerParts,
     conversation_of,
+    corrected_places,
     counted,
     limited,
     on_token_ids,
@@ -57,7 +59,7 @@ class UnpairedRecipe:
         self, selection: Selection, content: ContentStore, masker: Masker, spec: RecipeSpec
     ) -> Rows:
         builder = RowBuilder("prompt_ids", "completion_ids", "KL_completion_ids", "label")
-        found: list[tuple[ScoredItem, Turn]] = []
+        found: list[tuple[ScoredItem, Turn, bool]] = []
         for (entry,) in selection.units:
             conversation = conversation_of(entry, content, builder)
             if conversation is None:
@@ -65,16 +67,18 @@ class UnpairedRecipe:
             for view in conversation.views:
                 outcome = masker.turns(view.messages, view.trained, tools=view.tools)
                 builder.dropped.update(outcome.dropped)
-                found.extend((entry, turn) for turn in outcome.turns)
+                wrong = corrected_places(entry, view, content)
+                for at, turn in zip(outcome.places, outcome.turns, strict=True):
+                    found.append((entry, turn, entry.rewarded and at not in wrong))
         # The trainer keeps the order, and compares each row with its neighbour's answer.
         random.Random(spec.training.seed).shuffle(found)  # noqa: S311 (no secret)
-        for place, (entry, turn) in enumerate(found):
+        for place, (entry, turn, is_wanted) in enumerate(found):
             other = found[place - 1][1].completion_ids
             builder.add(
                 entry.item.item_id,
                 **turn._asdict(),
                 KL_completion_ids=other,
-                label=entry.rewarded,
+                label=is_wanted,
             )
         return builder.build()
 

@@ -63,7 +63,8 @@ class SupervisedRecipe:
             if conversation is None:
                 continue
             for view in conversation.views:
-                outcome = masker.mask(view.messages, view.trained, tools=view.tools)
+                learned = builder.learned(entry, view, content)
+                outcome = masker.mask(view.messages, learned, tools=view.tools)
                 builder.dropped.update(outcome.dropped)
                 for row in outcome.rows:
                     builder.add(entry.item.item_id, input_ids=row.input_ids, labels=row.labels)

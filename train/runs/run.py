@@ -291,9 +291,7 @@ class _Run:
         module = recipe_module(recipe)
         credit = credit_selection(self.recipe.spec, self.substrate.spec.reward.weights)
         items = [entry.item for entry in selection.items]
-        content = ContentStore.read(
-            self.source, items, credit=credit, corrected=module.purpose == "train_preference"
-        )
+        content = ContentStore.read(self.source, items, credit=credit, corrected=True)
         return module.rows(selection, content, masker, self.recipe.spec)
 
     def _rows(self, selection: Selection, tokenizer: Any) -> Rows:

@@ -47,7 +47,7 @@ class DownstreamData:
     """name@version"""
     runs: tuple[str, ...]
     models: tuple[str, ...]
-    """name@version, those trained on such a model's weights included."""
+    """name@version, those made with such a model included: on its weights, or by its scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +276,14 @@ def reach_of(
 
 
 def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
-    """Return the models of these runs and all that were trained on their weights."""
+    """Return the models of these runs and all that were made with one: on its weights, or by its scores."""
     rows = lake.query("SELECT name, version, run_id, path, base FROM models_latest").to_pylist()
-    bases = {
-        row["run_id"]: row["base_model"]
-        for row in lake.query("SELECT run_id, base_model FROM runs_latest").to_pylist()
+    made_with = {
+        row["run_id"]: {row["base_model"], row["reward_model"]}
+        for row in lake.query(
+            "SELECT run_id, base_model, json_extract_string(manifest, '$.reward_model') AS reward_model "
+            "FROM runs_latest"
+        ).to_pylist()
     }
     found: dict[str, str] = {}
     grown = True
@@ -289,7 +292,7 @@ def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
         fresh = {
             f"{row['name']}@{row['version']}": row["path"]
             for row in rows
-            if row["run_id"] in runs or {row["base"], bases.get(row["run_id"])} & known
+            if row["run_id"] in runs or {row["base"], *made_with.get(row["run_id"], ())} & known
         }
         grown = fresh.keys() > found.keys()
         found.update(fresh)

@@ -2,6 +2,7 @@
 
 import math
 from importlib import import_module
+from pathlib import Path
 
 from train.recipes.base import RecipeModule
 from train.recipes.settings import RECIPES, RecipeSpec
@@ -23,6 +24,13 @@ def recipe_module(name: str) -> RecipeModule:
     if plugin is None:
         raise DocumentError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
     return plugin
+
+
+def reward_model_of(spec: RecipeSpec) -> Path | None:
+    """Return the folder of the reward model that a recipe scores by; None where it names none."""
+    options = recipe_module(spec.recipe).options.model_validate(spec.options)
+    found: Path | None = getattr(options, "reward_model", None)
+    return found
 
 
 def attempts_per_row(spec: RecipeSpec) -> int:

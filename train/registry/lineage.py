@@ -306,11 +306,12 @@ def models_after(
 
 
 def _heirs(source: LearningSource, uses: list[ModelUse]) -> list[ModelUse]:
-    """Return the versions that began with one that learned the step, and with their heirs."""
+    """Return the versions that one which learned the step was base or reward model of, and their heirs."""
     known = {f"{use.model}@{use.version}": use for use in uses if use.learned is not False}
     seen = {f"{use.model}@{use.version}" for use in uses if use.learned}
     rows = source.query(
-        "SELECT m.name, m.version, m.status, m.run_id, m.base, r.substrate, r.substrate_version "
+        "SELECT m.name, m.version, m.status, m.run_id, r.substrate, r.substrate_version, "
+        "[m.base, json_extract_string(r.manifest, '$.reward_model')] AS made_with "
         "FROM models_latest m JOIN runs_latest r ON m.run_id = r.run_id ORDER BY m.name, m.version"
     ).to_pylist()
     heirs: list[ModelUse] = []
@@ -318,8 +319,9 @@ def _heirs(source: LearningSource, uses: list[ModelUse]) -> list[ModelUse]:
     while grown:
         grown = False
         for row in rows:
-            label, base = f"{row['name']}@{row['version']}", row["base"]
-            if base not in known or label in known or label in seen:
+            label = f"{row['name']}@{row['version']}"
+            parent = next((one for one in row["made_with"] if one in known), None)
+            if parent is None or label in known or label in seen:
                 continue
             heir = ModelUse(
                 model=row["name"],
@@ -328,8 +330,8 @@ def _heirs(source: LearningSource, uses: list[ModelUse]) -> list[ModelUse]:
                 run_id=row["run_id"],
                 substrate=row["substrate"],
                 substrate_version=row["substrate_version"],
-                learned=known[base].learned,
-                inherited_from=base,
+                learned=known[parent].learned,
+                inherited_from=parent,
             )
             heirs.append(heir)
             known[label] = heir

@@ -18,6 +18,7 @@ from train.registry.lineage import removed_version
 from train.registry.model_card import bill_of_materials, model_card
 from train.registry.pointer import read_pointer
 from train.registry.registry import AuditHook, Registry
+from train.runs.order import ORDER
 from train.substrate.selection import lost_items
 from train.substrate.source import LearningSource
 from trajectory.canonical import canonical_json
@@ -142,16 +143,7 @@ class ModelRegistry(Registry[ModelVersion]):
         Raises:
             ConfigurationError: naming what gives it away, or it holds no weights that are data alone.
         """
-        if (model / "items.parquet").exists():
-            raise ConfigurationError(
-                f"{model} holds items.parquet, so it is a copy of a version that was trained here; "
-                "adopt the version's own folder in models/, which knows what it learned from"
-            )
-        if (model / "trainer_state.json").exists():
-            raise ConfigurationError(
-                f"{model} holds trainer_state.json, so it is a checkpoint of a training; finish the "
-                "run with `headrace train run --resume`, or adopt the model that it ended with"
-            )
+        _require_made_elsewhere(model)
         for path in model.rglob("*") if model.is_dir() else ():
             if not path.is_file() and (path.is_symlink() or not path.is_dir()):
                 raise ConfigurationError(
@@ -167,7 +159,7 @@ class ModelRegistry(Registry[ModelVersion]):
             if trained_here and one.manifest.get("weights_hash") == weights:
                 raise ConfigurationError(
                     f"{model} has the same weights as {one.label}, which was trained here; "
-                    "adopt that version's own folder in models/, which knows what it learned from"
+                    "use that version's own folder in models/, which knows what it learned from"
                 )
 
     def look(self, name: str) -> int:
@@ -207,28 +199,43 @@ class ModelRegistry(Registry[ModelVersion]):
                 f"{stale}; build the substrate again and train anew from what is clean"
             )
 
+    def require_permitted(self, folder: Path) -> None:
+        """Refuse a registered model, to begin with or to score by, that learned from something withdrawn.
+
+        Raises:
+            StaleSubstrateError: it did, itself or through what it was made with.
+            ConfigurationError: it was trained here and is no registered version, so nobody could tell.
+        """
+        name, _, version = (self.label_of(folder) or "").partition("@")
+        if name:
+            self._require_consent(self.get(name, version))
+        else:
+            _require_made_elsewhere(folder)
+
     def _stale(self, wanted: ModelVersion) -> str | None:
         """Say what a version learned that may no longer be learned from; None when nothing."""
-        began = f", and {wanted.label} began with it"
         gone = "may no longer be learned from (consent withdrawn, erased or expired)"
         if lost := self._lost_items(wanted):
             return f"{wanted.label} learned from {lost} items that {gone}"
-        label, seen = str(wanted.manifest.get("base") or ""), {wanted.label}
-        while label not in seen:
+        rest, seen = _made_with(wanted.manifest), {wanted.label}
+        while rest:
+            label, how = rest.pop(0)
+            if label in seen:
+                continue
             seen.add(label)
             name, _, version = label.partition("@")
             one = self._found(name, version) if name and version else None
             if one is not None:
                 if lost := self._lost_items(one):
-                    return f"{label} learned from {lost} items that {gone}{began}"
-                label = str(one.manifest.get("base") or "")
+                    return f"{label} learned from {lost} items that {gone}, and {wanted.label} {how} it"
+                rest += _made_with(one.manifest)
                 continue
             removed = None if self._source is None else removed_version(self._source, label)
-            if removed is None:
-                return None
-            if removed.is_stale:
-                return f"{label}, whose folder was removed, had a substrate with items that {gone}{began}"
-            label = removed.base
+            if removed is not None and removed.is_stale:
+                had = f"{label}, whose folder was removed, had a substrate with items that {gone}"
+                return f"{had}, and {wanted.label} {how} it"
+            if removed is not None:
+                rest.append((removed.base, "began with"))
         return None
 
     def _lost_items(self, one: ModelVersion) -> int:
@@ -279,6 +286,36 @@ def weights_hash(folder: Path) -> str:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
     return "b2:" + digest.hexdigest()
+
+
+def _require_made_elsewhere(model: Path) -> None:
+    """Refuse what a training here left outside of the registry.
+
+    Raises:
+        ConfigurationError: naming what gives it away.
+    """
+    if (model / "items.parquet").exists():
+        raise ConfigurationError(
+            f"{model} holds items.parquet, so it is a copy of a version that was trained here; "
+            "use the version's own folder in models/, which knows what it learned from"
+        )
+    if (model / "trainer_state.json").exists():
+        raise ConfigurationError(
+            f"{model} holds trainer_state.json, so it is a checkpoint of a training; finish the "
+            "run with `headrace train run --resume`, and use the version that it becomes"
+        )
+    run = model.resolve().parent
+    if (run / ORDER).is_file():
+        raise ConfigurationError(
+            f"{model} is what run {run.name} made and did not register; let it be judged with "
+            f"`headrace train run --resume {run.name}`, and use the version that it becomes"
+        )
+
+
+def _made_with(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the labels of the models that one was made with, and what they were to it."""
+    parts = (("base", "began with"), ("reward_model", "was scored by"))
+    return [(str(manifest[part]), how) for part, how in parts if manifest.get(part)]
 
 
 def _failed(model: ModelVersion) -> str:

@@ -24,7 +24,7 @@ from train.evaluation.intervals import Interval
 from train.evaluation.replayable import select
 from train.evaluation.reward_audit import audit_rewards
 from train.generation import readable_tokenizer
-from train.recipes import recipe_module
+from train.recipes import recipe_module, reward_model_of
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_selection
 from train.recipes.settings import Recipe
@@ -109,14 +109,15 @@ def run_training(
 
     Raises:
         ConfigurationError: the run to go on with began with something else, or has ended.
-        StaleSubstrateError: consent was withdrawn, or something was erased, since it was built.
+        StaleSubstrateError: consent was withdrawn, or something was erased, since it was built, or since the base
+            or the reward model learned.
         EmptyRunError: too few usable items or rows; the text counts why each fell away.
         TrainingError: the trainer failed.
         EvaluationError: the evaluator failed; the run's folder keeps the trained model.
     """
     choose_gpus(recipe.spec.gpus)
     sweep(source, places.runs)
-    require_fresh(source, substrate)
+    require_permitted(source, places.registry, substrate, recipe, base)
     places.registry.require_kind(name, recipe_module(recipe.spec.recipe).makes)
     selection = usable(source, recipe, substrate)
     tasks = examined_on(source, recipe, substrate, base)
@@ -144,6 +145,24 @@ def run_training(
             )
         run.record("done", result.manifest)
         return result
+
+
+def require_permitted(
+    source: LearningSource,
+    registry: ModelRegistry,
+    substrate: SubstrateManifest,
+    recipe: Recipe,
+    base: Path,
+) -> None:
+    """Refuse to learn from what may no longer be learned from: rows, or what base and reward model learned.
+
+    Raises:
+        StaleSubstrateError: something of it was withdrawn, erased or has expired.
+    """
+    require_fresh(source, substrate)
+    for model in (base, reward_model_of(recipe.spec)):
+        if model is not None:
+            registry.require_permitted(model)
 
 
 def examined_on(
@@ -263,12 +282,14 @@ class _Run:
             )
             found = assessor.assess(fitted.model)
             manifest = self._manifest(selection, fitted, found)
+            if (judge := reward_model_of(self.recipe.spec)) is not None:
+                manifest["reward_model"] = registry.label_of(judge)
             manifest["replay"] = _replay(tasks, found)
             manifest["seconds"] = round(time.monotonic() - began, 3)
             # An erasure waits, and then names the model: its certificate tells all that learned.
             with self.source.lease():
                 # The folder may have moved, been erased or lost its consent while we trained.
-                require_fresh(self.source, self.substrate)
+                require_permitted(self.source, registry, self.substrate, self.recipe, self.base)
                 write_items(
                     fitted.model / "items.parquet", [entry.item for entry in selection.items]
                 )

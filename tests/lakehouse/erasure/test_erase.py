@@ -152,16 +152,16 @@ def test_substrates_become_stale_and_models_are_named(lake: Lake) -> None:
     lake.append_rows("runs", [{
         "run_id": f"r-{name}", "recorded_at": make.NOON, "recipe": "sft", "substrate": name,
         "substrate_version": "v1", "base_model": base, "started_at": make.NOON, "status": "done",
-        "seed": 1, "metrics": "{}", "manifest": "{}",
-    } for name, base in (("nightly", "base"), ("other", "m@1"), ("third", "base"))])  # fmt: skip
+        "seed": 1, "metrics": "{}", "manifest": json.dumps({"reward_model": "m@2"} if name == "scored" else {}),
+    } for name, base in (("nightly", "base"), ("other", "m@1"), ("third", "base"), ("scored", "base"))])  # fmt: skip
     lake.append_rows("models", [{
         "name": "m", "version": version, "recorded_at": make.NOON, "run_id": run, "path": f"m/{version}",
         "base": None, "status": "live", "gate": "{}",
-    } for version, run in (("1", "r-nightly"), ("2", "r-other"), ("3", "r-third"))])  # fmt: skip
+    } for version, run in (("1", "r-nightly"), ("2", "r-other"), ("3", "r-third"), ("4", "r-scored"))])  # fmt: skip
     report = erase_subject(lake, "acme", ["p1"])
     assert report.reach.substrates == ("nightly@v1",)
     assert report.reach.runs == ("r-nightly",)
-    assert report.reach.models == ("m@1", "m@2")
+    assert report.reach.models == ("m@1", "m@2", "m@4")
     stale = lake.query("SELECT name, stale, stale_reason FROM substrates_latest ORDER BY name")
     assert stale.to_pylist() == [
         {"name": "nightly", "stale": True, "stale_reason": report.removal_id},

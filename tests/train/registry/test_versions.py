@@ -15,7 +15,7 @@ from lakehouse.lake import Lake
 from tests.lakehouse.power import Power
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
-from train.errors import GateRefusedError, StaleSubstrateError
+from train.errors import GateRefusedError, ServingChangedError, StaleSubstrateError
 from train.registry.versions import ModelRegistry, ModelVersion
 from train.runs.run import write_items
 from train.substrate.manifest import load_items
@@ -81,6 +81,21 @@ def test_promotion_and_rollback_move_the_pointer(tmp_path: Path) -> None:
     assert actions[-2:] == [("rollback", "0002"), ("rollback", "0001")]
     with pytest.raises(ConfigurationError, match="is the first that served"):
         registry.rollback("shop", actor="ann", reason="again")
+
+
+def test_a_version_takes_over_from_the_one_that_it_was_to_and_done_again_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights)
+    registry.promote("shop", "0001", actor="ann", serving="")
+    for _ in range(2):
+        registry.promote("shop", "0002", actor="night", serving="0001")
+    assert [entry.version for entry in registry.history("shop")] == ["0001", "0002"]
+    registry.rollback("shop", actor="ann", reason="harm")
+    with pytest.raises(ServingChangedError, match="shop@0001 serves"):
+        registry.promote("shop", "0003", actor="night", serving="0002")
 
 
 def learned_from(home: Path, *people: int) -> tuple[ModelRegistry, Lake]:
@@ -245,7 +260,7 @@ def test_a_copy_of_a_version_from_elsewhere_is_not_adopted(tmp_path: Path) -> No
     registry, lake = learned_from(tmp_path, 1)
     copy = shutil.copytree(tmp_path / "models" / "shop" / "0001", tmp_path / "copy")
     withdraw(lake, "b2:subject-1")
-    with pytest.raises(ConfigurationError, match=r"items\.parquet.*adopt the version's own folder"):
+    with pytest.raises(ConfigurationError, match=r"items\.parquet.*use the version's own folder"):
         registry.adopt("desk", copy, actor="ann", reason="a copy")
     assert registry.names() == ["shop"]
 
@@ -271,6 +286,34 @@ def test_a_checkpoint_is_not_adopted(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"trainer_state\.json.*checkpoint"):
         registry.adopt("desk", checkpoint, actor="ann", reason="a copy")
     assert registry.names() == []
+
+
+def test_what_a_run_left_behind_is_not_adopted(tmp_path: Path) -> None:
+    """Its evaluator failed: nobody judged it, and nobody would find out what it learned from."""
+    run = tmp_path / "runs" / "20261130T020000-nightly-1a2b3c"
+    run.mkdir(parents=True)
+    (run / "order.json").write_text("{}")
+    left = folder(run, b"learned")
+    registry = ModelRegistry(tmp_path / "models")
+    with pytest.raises(ConfigurationError, match=rf"--resume {run.name}"):
+        registry.adopt("desk", left, actor="ann", reason="the evaluator broke")
+    with pytest.raises(ConfigurationError, match=rf"--resume {run.name}"):
+        registry.require_permitted(left)
+    assert registry.names() == []
+
+
+def test_what_a_stale_reward_model_scored_is_not_promoted(tmp_path: Path) -> None:
+    registry, lake = learned_from(tmp_path, 1, 2)
+    judge = registry.get("shop", "0001")
+    scored = {"origin": "adopted", "base": "elsewhere", "reward_model": judge.label}
+    registry.register("desk", folder(tmp_path, b"scored"), scored, passed=True)
+    registry.require_permitted(judge.path)
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0001 learned.*desk@0001 was scored by it"):
+        registry.promote("desk", "0001", actor="ann", override="we need it")
+    with pytest.raises(StaleSubstrateError, match="shop@0001 learned from 1 items"):
+        registry.require_permitted(judge.path)
+    registry.require_permitted(registry.get("shop", "0002").path)
 
 
 def test_unknown_version_lists_those_that_exist(tmp_path: Path) -> None:

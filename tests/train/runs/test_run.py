@@ -195,6 +195,27 @@ def test_stale_substrate_is_not_trained_on(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("part", ["base", "reward_model"])
+def test_a_model_that_learned_from_withdrawn_data_teaches_no_other(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path, part: str
+) -> None:
+    few = recipe(training={"maximum_steps": 1})
+    first, registry = run(lake, substrate, tiny_model, tmp_path, few)
+    withdraw(lake, "b2:subject-1")
+    clean = build(lake, tmp_path / "substrates")
+    base, used = first.model.path, few
+    if part == "reward_model":
+        document = merge(
+            shipped_recipe("grpo_live").model_dump(mode="json"),
+            {"spec": {"options": {"reward_model": str(first.model.path)}}},
+        )
+        base, used = tiny_model, Recipe.model_validate(document)
+    with pytest.raises(StaleSubstrateError, match=r"shop@0001 learned from \d+ items"):
+        run(lake, clean, base, tmp_path, used)
+    assert len(registry.versions("shop")) == 1
+    assert len([*(tmp_path / "runs").iterdir()]) == 1
+
+
 class _LeaseProbe(ModelRegistry):
     """A registry that tells whether an erasure could begin while a version is registered."""
 

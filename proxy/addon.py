@@ -326,7 +326,10 @@ class GatewayAddon:
         live = self.live.get(flow.id)
         if live is None:
             return None
-        if message.from_client and (reason := self.services.admission.ended(live.admitted)):
+        asks = live.response is not None and live.response.turns > 0
+        if message.from_client and (
+            reason := self.services.admission.ended(live.admitted, asks=asks)
+        ):
             self._counters.refusals[reason] += 1
             end_instead(flow, message)
             return None

@@ -419,17 +419,31 @@ class AdmissionControl:
             self.limit(method, admitted)
         return admitted
 
-    def ended(self, admitted: AdmittedRequest) -> Reason | None:
-        """Return why a client that was admitted may say no more on its connection; None where it may."""
-        return self.used_up(admitted.client) if self._is_known(admitted) else Reason.NO_KEY
+    def ended(self, admitted: AdmittedRequest, *, asks: bool = False) -> Reason | None:
+        """Return why a client that was admitted may say or hear no more on its connection; None where it may.
 
-    def used_up(self, client: ClientIdentity) -> Reason | None:
-        """Return which budget of a client's key has nothing left; None where none is used up."""
+        Args:
+            admitted: what began it.
+            asks: the client may ask for another turn, which counts as a request.
+        """
+        if not self._is_known(admitted):
+            return Reason.NO_KEY
+        return self.used_up(admitted.client, asks=asks)
+
+    def used_up(self, client: ClientIdentity, *, asks: bool = False) -> Reason | None:
+        """Return which limit of a client's key has nothing left; that of requests where one is asked for."""
         limits = self.limits_of(client)
         if limits is None:
             return None
-        denial = self._budgets.used_up(client.key_id, limits, time.time())
+        look = self._budgets.over if asks else self._budgets.used_up
+        denial = look(client.key_id, limits, time.time())
         return None if denial is None else denial.reason
+
+    def turn(self, client: ClientIdentity) -> None:
+        """Count a turn of a conversation as a request, where the client's key has a limit of them."""
+        limits = self.limits_of(client)
+        if limits is not None and limits.requests_per_minute is not None:
+            self._budgets.request(client.key_id, time.time())
 
     def _is_known(self, admitted: AdmittedRequest) -> bool:
         """Tell whether what a client said of itself still counts: keys and sessions end, secrets are rotated."""

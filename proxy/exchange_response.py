@@ -23,6 +23,7 @@ from proxy.recording.tokens import (
     strip_json,
     stripping_stream,
 )
+from proxy.recording.websocket import tells_a_turn
 from proxy.responses import LocalReply, Reason, answer
 from proxy.services import Services
 from proxy.spool import SpoolUnavailableError
@@ -67,6 +68,7 @@ class ResponseInFlight:
         "holds",
         "meter",
         "tee",
+        "turns",
     )
 
     def __init__(
@@ -120,6 +122,8 @@ class ResponseInFlight:
         self._streams = False
         """It is a stream of events, which may last."""
         self._looked = 0.0
+        self.turns = 0
+        """Of the model, over a WebSocket."""
 
     def begin(self, status: int, fields: RawFields) -> None:
         """Take its head, and decide how its body passes."""
@@ -309,7 +313,14 @@ class ResponseInFlight:
         return None
 
     def message(self, content: bytes) -> None:
-        """Meter a message of a WebSocket connection; what it reports is spent at once, for such connections last."""
+        """Meter a message of a WebSocket connection; what it reports is spent at once, for such connections last.
+
+        The first turn goes with the request that opened the connection; each other one counts as a request.
+        """
+        if tells_a_turn(content):
+            if self.turns:
+                self._services.admission.turn(self._admitted.client)
+            self.turns += 1
         meter = self.meter
         if meter is not None:
             meter.feed(content)

@@ -52,7 +52,7 @@ class Budgets:
             step: whether the call asks a model.
         """
         now = time.time()
-        denial = self._over(key_id, limits, now)
+        denial = self.over(key_id, limits, now)
         if denial is not None:
             return denial
         steps = limits.steps_per_session
@@ -61,11 +61,16 @@ class Budgets:
             if not self.ledger.claim(name, steps, now + _SESSION_SECONDS):
                 return Denial(Reason.SESSION_STEPS, _SESSION_SECONDS)
         if limits.requests_per_minute is not None:
-            minute = int(now) // _MINUTE
-            self.ledger.add(f"minute:{key_id}:{minute}", 1, (minute + 2) * _MINUTE)
+            self.request(key_id, now)
         return None
 
-    def _over(self, key_id: str, limits: KeyLimits, now: float) -> Denial | None:
+    def request(self, key_id: str, now: float) -> None:
+        """Count a request, or a turn of a conversation that goes on."""
+        minute = int(now) // _MINUTE
+        self.ledger.add(f"minute:{key_id}:{minute}", 1, (minute + 2) * _MINUTE)
+
+    def over(self, key_id: str, limits: KeyLimits, now: float) -> Denial | None:
+        """Return which budget of the day has nothing left, or that no request of this minute is."""
         denial = self.used_up(key_id, limits, now)
         if denial is None and limits.requests_per_minute is not None:
             return self._too_fast(key_id, limits.requests_per_minute, now)

@@ -5,6 +5,7 @@ Another begins under the same heads. So each turn is governed soon, and nobody h
 memory.
 """
 
+import re
 import time
 
 from proxy.recording.capture import Capture
@@ -16,6 +17,8 @@ _TURN_ENDS = (b"response.completed", b"response.incomplete", b"response.failed")
 """OpenAI responses: each turn stands by itself or names the one before."""
 _TALK_ENDS = b"response.done"
 """OpenAI Realtime: turns build on what was said before on this connection."""
+_TURN = re.compile(rb'(?<!\\)"(?:type"\s*:\s*"response\.created"|turnComplete"\s*:\s*true)')
+"""OpenAI says when a turn begins, Gemini when it is over."""
 TALK_BYTES = 16 * 1024 * 1024
 """A conversation whose turns build on each other is cut at this size, at the end of a turn."""
 CONVERSATION_BYTES = 64 * 1024 * 1024
@@ -66,3 +69,8 @@ def cut_after(head: bytes, before: int) -> int:
         return TALK_BYTES
     # Within a turn only the last bound counts; what merely follows one (limits) changes nothing.
     return CONVERSATION_BYTES if b"response.created" in head else before
+
+
+def tells_a_turn(content: bytes) -> bool:
+    """Tell whether a message of the server stands for one turn of the model."""
+    return _TURN.search(content[:_HEAD]) is not None

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from proxy.clients.keys import KeyLimits
-from proxy.recording.websocket import CONVERSATION_BYTES, TALK_BYTES, cut_after
+from proxy.recording.websocket import CONVERSATION_BYTES, TALK_BYTES, cut_after, tells_a_turn
 from tests.interop.clients.conversations import CONVERSATIONS, conversing
 from tests.interop.clients.drivers import Wire
 from tests.proxy.gateway_process import GatewayProcess
@@ -53,6 +53,13 @@ def refused(connection: ClientConnection, message: str) -> int:
         connection.recv(timeout=10)
     assert told.value.rcvd is not None
     return told.value.rcvd.code
+
+
+def repeat(connection: ClientConnection, turn: str) -> None:
+    """Take turns; a minute may begin among them."""
+    for _ in range(7):
+        connection.send(turn)
+        connection.recv(timeout=30)
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
@@ -124,6 +131,36 @@ def test_a_budget_is_spent_turn_by_turn(gateway: GatewayProcess) -> None:
     with pytest.raises(InvalidStatus, match="429"), talking(gateway, created.secret):
         pass
     gateway.exchanges(2)
+
+
+def test_turns_count_as_requests_of_a_minute(gateway: GatewayProcess) -> None:
+    limits = KeyLimits(requests_per_minute=2)
+    created = gateway.registry.create(tenant_id="acme", app_id="hasty", limits=limits)
+    turn = json.dumps({"type": "response.created", "response": {}})
+    with talking(gateway, created.secret) as connection:
+        for said in ("x", turn, "y"):  # the first turn goes with the connection's own request
+            connection.send(said)
+            assert connection.recv() == said
+        with pytest.raises(ConnectionClosed) as told:
+            repeat(connection, turn)
+        assert told.value.rcvd is not None
+        assert told.value.rcvd.code == 1008
+    gateway.exchange()
+
+
+def test_what_stands_for_a_turn() -> None:
+    for said in (
+        b'{"type": "response.created", "response": {"id": "resp_1"}}',
+        b'{"event_id":"e","type":"response.created"}',
+        b'{"serverContent":{"turnComplete":true}}',
+    ):
+        assert tells_a_turn(said)
+    for said in (
+        b'{"type":"response.output_text.delta","delta":"\\"type\\":\\"response.created\\""}',
+        b'{"type":"response.create"}',
+        b'{"type":"response.completed"}',
+    ):
+        assert not tells_a_turn(said)
 
 
 def test_a_client_that_goes_without_a_word_aborts(gateway: GatewayProcess) -> None:

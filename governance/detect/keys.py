@@ -1,7 +1,7 @@
 """Values whose key says what they are: ``{"password": "…"}``, ``{"date_of_birth": "…"}``."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from string import hexdigits
@@ -285,6 +285,16 @@ _KEYS = (
 )  # fmt: skip
 
 
+def _any_of(keys: Iterable[_Key]) -> re.Pattern[str]:
+    """Return what is found in the words of every key path of which one of these speaks."""
+    patterns = "|".join(key.pattern.pattern.removeprefix(_BEGIN) for key in keys)
+    return re.compile(f"{_BEGIN}(?:{patterns})")
+
+
+_ANY = _any_of(_KEYS)
+"""Each line of a text may be a label. One pattern first, for some forty take a third of the whole redaction."""
+
+
 @lru_cache(maxsize=1024)
 def tells_biometric(keys: tuple[str, ...]) -> bool:
     """Whether everything under these keys is a biometric record, numbers too."""
@@ -304,12 +314,14 @@ def tells_coordinates(keys: tuple[str, ...], value: str) -> bool:
 def tells_anything(keys: tuple[str, ...]) -> bool:
     """Whether a key path says of its value what it is."""
     words = key_words(keys)
-    return any(key.speaks(words) for key in _KEYS)
+    return any(map(_ANY.search, words)) and any(key.speaks(words) for key in _KEYS)
 
 
 def entities_told(keys: tuple[str, ...]) -> frozenset[str]:
     """Return what the value at a key path may be by its keys."""
     words = key_words(keys)
+    if not any(map(_ANY.search, words)):
+        return frozenset()
     return frozenset(key.entity for key in _KEYS if key.speaks(words))
 
 
@@ -333,8 +345,7 @@ class KeyPaths:
     def __init__(self, wanted: frozenset[str] | None = None) -> None:
         """Look for these entity types, for all of them by default."""
         self._keys = tuple(key for key in _KEYS if wanted is None or key.entity in wanted)
-        patterns = "|".join(key.pattern.pattern.removeprefix(_BEGIN) for key in self._keys)
-        self._any = re.compile(f"{_BEGIN}(?:{patterns})")
+        self._any = _any_of(self._keys)
 
     def find(
         self,

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from governance.policy.consent import TRAINING, ConsentSpec, Grant, Purpose
 from governance.policy.selector import Facts
+from trajectory.errors import WorkError
 from trajectory.exchange import Headers
 
 EVERY_SUBJECT = "*"
@@ -15,6 +16,12 @@ CONVERSATION = "consent:conversation:"
 """Begins the reason that names a purpose which a request lost for the whole conversation: by its headers, by the
 document that it comes from, or with all others, since somebody whom it concerns took them back or was erased.
 """
+AWAITS_ANSWER = "consent:awaits-answer"
+"""Why a call is held of whose end user nobody could be asked; it is judged again once there is an answer."""
+AWAITS_CONVERSATION = "consent:awaits-conversation"
+"""Why a call is held that comes after such a call in its conversation, and may have to go with it."""
+NO_ANSWER = "consent:no-answer"
+"""Why a call is left out that comes after one of whose end user nobody can be asked any more."""
 ERASED, _BY_SUBJECT = "consent:erased", "consent:withdrawn:subject:"
 _GPC = frozenset({"1", '"1"', "?1", "true"})
 """What `sec-gpc` says where it says anything; proxies merge and rewrite it."""
@@ -57,8 +64,16 @@ class EndUserLookup(Protocol):
     """A registry that has to be told of an end user before it can answer."""
 
     def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
-        """Learn what an end user agreed to; raises when that cannot be learned."""
+        """Learn what an end user agreed to.
+
+        Raises:
+            NoAnswerError: that cannot be learned now; the call must be held back.
+        """
         ...
+
+
+class NoAnswerError(WorkError):
+    """Nobody could be asked what an end user agreed to."""
 
 
 class MemoryConsents:

@@ -1,10 +1,10 @@
 """What the lake already holds: asked before rows are made, so that content is stored once."""
 
 from collections.abc import Collection, Iterable
-from datetime import date
+from datetime import date, datetime
 from typing import NamedTuple, Protocol
 
-from governance.consent import withheld_in
+from governance.consent import AWAITS_ANSWER, withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
 from governance.redact.report import NamePart, name_parts_in
 from trajectory.canonical import JsonObject
@@ -40,6 +40,15 @@ class StoredTrajectory(NamedTuple):
     texts: tuple[StoredText, ...] = ()
     tokens: tuple[tuple[str, date], ...] = ()
     """Steps whose exact tokens are stored, with their days."""
+
+
+class UnansweredCall(NamedTuple):
+    """A held call of whose end user nobody could be asked."""
+
+    exchange_id: str
+    started_at: datetime
+    is_given_up: bool
+    """Its content is dropped, so that it is never judged again."""
 
 
 class KnownContent(Protocol):
@@ -83,6 +92,12 @@ class KnownContent(Protocol):
         """Return the purposes that these trajectories lost for their later calls, by trajectory."""
         ...
 
+    def unanswered(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, list[UnansweredCall]]:
+        """Return the calls of these trajectories that wait for the consent service, by trajectory."""
+        ...
+
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """Return the first stored step that says each of these, where there is one."""
         ...
@@ -123,6 +138,7 @@ class MemoryKnownContent:
         self._withheld: dict[tuple[str, str], set[str]] = {}
         self._conversations: dict[tuple[str, str], tuple[str, ...]] = {}
         self._said: dict[tuple[str, StepContent], str] = {}
+        self._unanswered: dict[tuple[str, str], list[UnansweredCall]] = {}
 
     def add(self, batch: GovernedBatch) -> None:
         """Remember what ``batch`` stores."""
@@ -139,6 +155,10 @@ class MemoryKnownContent:
                 if name is not None:
                     members = self._members.setdefault((step.tenant_id, name), set())
                     members.add(step.trajectory_id)
+        for case in batch.quarantine:
+            if case.reason == AWAITS_ANSWER and case.trajectory_id is not None:
+                one = UnansweredCall(case.exchange_id, case.started_at, is_given_up=False)
+                self._unanswered.setdefault((case.tenant_id, case.trajectory_id), []).append(one)
         for row in batch.governance:
             if found := withheld_in(row.reasons):
                 self._withheld.setdefault((row.tenant_id, row.trajectory_id), set()).update(found)
@@ -188,6 +208,13 @@ class MemoryKnownContent:
         """See :class:`KnownContent`."""
         found = {name: self._withheld.get((tenant_id, name)) for name in trajectory_ids}
         return {name: {*purposes} for name, purposes in found.items() if purposes}
+
+    def unanswered(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, list[UnansweredCall]]:
+        """See :class:`KnownContent`; nothing is released here."""
+        found = {name: self._unanswered.get((tenant_id, name)) for name in trajectory_ids}
+        return {name: [*calls] for name, calls in found.items() if calls}
 
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """See :class:`KnownContent`."""

@@ -13,6 +13,7 @@ from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source
 from headrace.services.holds import holds_exchange
+from headrace.services.waiting_cases import WaitingCases
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
 from proxy.spool import SpoolBatch
@@ -80,6 +81,8 @@ class Pipeline:
     lake: Lake
     audit: AuditLog
     prices: RecordedPrices
+    waiting: WaitingCases | None = None
+    """The quarantine cases that go on by themselves; without, people release every case."""
 
     @_retryable()
     def run_batch(self) -> BatchReport | None:
@@ -88,6 +91,8 @@ class Pipeline:
         Raises:
             RetryableError: it could not be written; nothing was lost, the next call tries again.
         """
+        if self.waiting is not None:
+            self.waiting.go_on()
         done = self.checkpoints.load()
         batch, number = self.source.take(done), done.batch + 1
         if not batch.records:
@@ -103,6 +108,8 @@ class Pipeline:
             self.quarantine.keep(_held_back(batch, governed))
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)
+            if self.waiting is not None:
+                self.waiting.note(governed.quarantine)
             governor.stored(governed)
             self.prices.record(
                 (step.tenant_id, step.model_served) for step in governed.steps if step.model_served

@@ -8,7 +8,16 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from governance.consent import BatchConsent, ConsentLookup, ConsentRequest, EndUserLookup
+from governance.consent import (
+    AWAITS_ANSWER,
+    AWAITS_CONVERSATION,
+    NO_ANSWER,
+    BatchConsent,
+    ConsentLookup,
+    ConsentRequest,
+    EndUserLookup,
+    NoAnswerError,
+)
 from governance.data_classes import data_classes
 from governance.passes.calls import (
     Admission,
@@ -28,7 +37,7 @@ from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
 from governance.redact.pseudonym import recorded_ids, subject_id, subject_ids
 from governance.retention import judge_retention
-from governance.stored_content import KnownContent
+from governance.stored_content import KnownContent, UnansweredCall
 from trajectory.assembly.result import PlacedCall, PlacedCorrection
 from trajectory.call import Call, CallKind
 from trajectory.exchange import ExchangeOutcome, Headers
@@ -84,10 +93,17 @@ class Admissions:
         """
         result = AdmittedBatch[AdmittedCall]([], [])
         withheld = self._withheld_before(placed)
+        unanswered = self._unanswered_before(placed)
         for one in placed:
             answer = self._admit(one, self._inherited(one, withheld))
             if answer.admission is not None:
                 withheld[_conversation(one)] = answer.admission.consent.withheld
+            if isinstance(answer, AdmittedCall):
+                answer = self._after_unanswered(answer, unanswered)
+            elif answer.reasons == (AWAITS_ANSWER,):
+                exchange = one.call.exchange
+                waits = UnansweredCall(exchange.exchange_id, exchange.started_at, is_given_up=False)
+                unanswered[_conversation(one)].append(waits)
             _sort(result, answer)
         return result
 
@@ -129,6 +145,8 @@ class Admissions:
                 trajectories=self._gone_on(placed),
             )
             named = self._named(call, recorded_ids)
+        except NoAnswerError:
+            return held_early(call, "policy", AWAITS_ANSWER, placed)
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             return held_early(call, "policy", failed(error), placed)
         if not admission.kept:
@@ -224,14 +242,50 @@ class Admissions:
         self, calls: Sequence[PlacedCall]
     ) -> dict[tuple[str, str], frozenset[Purpose]]:
         """Return what the conversations of these calls lost before this batch."""
-        asked: dict[str, set[str]] = defaultdict(set)
-        for one in calls:
-            asked[one.call.exchange.client.tenant_id].update(self._gone_on(one))
         return {
             (tenant, trajectory): frozenset(map(Purpose, purposes))
-            for tenant, trajectories in asked.items()
+            for tenant, trajectories in self._conversations(calls).items()
             for trajectory, purposes in self._known.withheld(tenant, trajectories).items()
         }
+
+    def _unanswered_before(
+        self, calls: Sequence[PlacedCall]
+    ) -> dict[tuple[str, str], list[UnansweredCall]]:
+        """Return the calls that wait for the consent service in the conversations of these calls.
+
+        One that is among these is judged again now.
+        """
+        found: dict[tuple[str, str], list[UnansweredCall]] = defaultdict(list)
+        if not isinstance(self._consents, EndUserLookup):
+            return found
+        again = {one.call.exchange.released_of for one in calls}
+        for tenant, trajectories in self._conversations(calls).items():
+            for name, waits in self._known.unanswered(tenant, trajectories).items():
+                found[tenant, name] += [one for one in waits if one.exchange_id not in again]
+        return found
+
+    def _after_unanswered(
+        self,
+        one: AdmittedCall,
+        unanswered: Mapping[tuple[str, str], Sequence[UnansweredCall]],
+    ) -> AdmittedCall | EndedCall:
+        """Hold a call back that comes after one of whose end user nobody could be asked.
+
+        Where that person agreed to nothing, this call goes too, whomever it names.
+        """
+        began = one.placed.call.exchange.started_at
+        before = {
+            name: [call for call in calls if call.started_at < began]
+            for name in self._gone_on(one.placed)
+            if (calls := unanswered.get((one.tenant_id, name)))
+        }
+        if any(call.is_given_up for calls in before.values() for call in calls):
+            reasons = (*one.admission.reasons, NO_ANSWER)
+            never = replace(one.admission, kept=False, reasons=reasons, refusals=(NO_ANSWER,))
+            return left_out(one.placed.call, one.placed, never)
+        if awaits := [name for name, calls in before.items() if calls]:
+            return held(one, "policy", [AWAITS_CONVERSATION], awaits)
+        return one
 
     def _inherited(
         self, placed: PlacedCall, withheld: Mapping[tuple[str, str], frozenset[Purpose]]
@@ -240,6 +294,13 @@ class Admissions:
         tenant = placed.call.exchange.client.tenant_id
         lost = (withheld.get((tenant, name), frozenset()) for name in self._gone_on(placed))
         return frozenset[Purpose]().union(*lost)
+
+    def _conversations(self, calls: Sequence[PlacedCall]) -> dict[str, set[str]]:
+        """Return the trajectories that these calls go on, by tenant."""
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in calls:
+            asked[one.call.exchange.client.tenant_id].update(self._gone_on(one))
+        return asked
 
     def _gone_on(self, placed: PlacedCall) -> tuple[str, ...]:
         """Return the trajectories that a call goes on: its own, one whose history it took over under another

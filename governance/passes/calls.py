@@ -76,6 +76,8 @@ class EndedCall:
     """What held it back: read, policy, redact or quality; for quarantine only."""
     subjects: tuple[str, ...] = ()
     """Keyed pseudonyms of the people concerned; for quarantine only, which keeps the content."""
+    awaits: tuple[str, ...] = ()
+    """Trajectories in which a call waits for an answer that this one waits for, too; for quarantine only."""
     repeats: str | None = None
     """The step that says the same: what hangs on this call hangs on that one."""
     near_to: str | None = None
@@ -98,7 +100,9 @@ def held_early(call: Call, stage: str, reason: str, placed: PlacedCall | None = 
     )
 
 
-def held(one: AdmittedCall, stage: str, reasons: Iterable[str]) -> EndedCall:
+def held(
+    one: AdmittedCall, stage: str, reasons: Iterable[str], awaits: Iterable[str] = ()
+) -> EndedCall:
     """Hold back an admitted call."""
     return EndedCall(
         call=one.placed.call,
@@ -108,6 +112,7 @@ def held(one: AdmittedCall, stage: str, reasons: Iterable[str]) -> EndedCall:
         admission=one.admission,
         stage=stage,
         subjects=_people_in(one),
+        awaits=tuple(awaits),
     )
 
 

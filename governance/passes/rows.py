@@ -176,6 +176,8 @@ class RowWriter:
         exchange, placed = one.call.exchange, one.placed
         tenant = exchange.client.tenant_id
         detail = {} if one.admission is None else {"reasons": [*one.reasons]}
+        if one.awaits:
+            detail["awaits"] = [*one.awaits]
         return QuarantineRecord(
             tenant_id=tenant,
             quarantine_id=self._namer.name(tenant, "quarantine", exchange.exchange_id),

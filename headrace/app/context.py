@@ -100,6 +100,17 @@ class AppContext:
             if "subject_keys" in fresh.__dict__:
                 fresh.subject_keys.close()
 
+    @classmethod
+    def around(
+        cls, home: Home, settings: Settings, secrets: Secrets, lake: "Lake", audit: "AuditLog"
+    ) -> "AppContext":
+        """Return an installation whose parts are open already, as the governor has them."""
+        opened = cls(home.root, debug=False)
+        opened.__dict__.update(
+            home=home, settings=settings, secrets=secrets, lake=lake, audit=audit
+        )
+        return opened
+
     def note_reading(self, subject: str, command: str, action: str = "content.read") -> None:
         """Write into the audit log that a person is about to read what people or agents said.
 

@@ -66,7 +66,7 @@ class ConsentSettings(_Section):
     token_env: str = ""
     """Environment variable with the bearer token for it."""
     timeout_seconds: float = Field(default=2.0, gt=0, le=30)
-    """Without an answer by then the call is held back."""
+    """Without an answer by then the call is held back until there is one."""
     cache_seconds: float = Field(default=300.0, ge=0, le=604_800)
     """How long an answer counts."""
 

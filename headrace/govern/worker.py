@@ -17,6 +17,7 @@ from governance.policy import PolicyBundle, load_bundle
 from governance.quality import gate_of
 from governance.redact import Redactor, redactor_of, settle
 from governance.redact.subject_keys import SubjectKeys
+from headrace.app.context import AppContext
 from headrace.app.home import Home
 from headrace.app.installation import http_tools, spool_reader
 from headrace.app.master_key import Secrets, subject_keys_of
@@ -33,6 +34,7 @@ from headrace.pipeline import DISK_ERRORS, BatchReport, Pipeline
 from headrace.services.anchors import LakeWitness
 from headrace.services.audit_check import CheckStore
 from headrace.services.dry_run import StoredReference
+from headrace.services.waiting_cases import WaitingCases
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
 from trajectory.clock import RoundClock
@@ -225,6 +227,8 @@ def build_pipeline(
         report(f"error: {lacks(missing, settings.lake.path)}")
 
     checkpoints.recover(lake, behind)
+    consents = _consents(lake, settings)
+    dialects = (http_tools(settings.gateway.routes), *load_plugins(DIALECTS))
     return Pipeline(
         checkpoints=checkpoints,
         source=Source(
@@ -234,7 +238,7 @@ def build_pipeline(
             assembly_key=secrets.derive(b"assembly"),
             batch_records=settings.govern.batch_records,
             tool_effects=settings.govern.tool_effects,
-            dialects=(http_tools(settings.gateway.routes), *load_plugins(DIALECTS)),
+            dialects=dialects,
             remembered_calls=settings.govern.remembered_calls,
         ),
         governor=GovernorSource(
@@ -245,7 +249,7 @@ def build_pipeline(
             report,
             home=home,
             subject_keys=subject_keys_of(home, secrets),
-            consents=_consents(lake, settings),
+            consents=consents,
             engine=engine,
             workers=settings.engine.workers,
         ),
@@ -253,6 +257,9 @@ def build_pipeline(
         lake=lake,
         audit=audit,
         prices=RecordedPrices(lake, load_prices(settings.gateway.prices)),
+        waiting=WaitingCases(
+            AppContext.around(home, settings, secrets, lake, audit), consents, dialects
+        ),
     )
 
 

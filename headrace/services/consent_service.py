@@ -2,8 +2,8 @@
 
 The service is asked with the end user's identifier as the application sent it. So it belongs to the
 same company, and is reached over HTTPS or on this machine. Its answer counts like entries of the
-registry: what it grants is granted, what it does not is withdrawn. When it cannot be asked, the call
-is held back (and can be released later), never passed.
+registry: what it grants is granted, what it does not is withdrawn. When it does not answer, the call is
+held back until it does, never passed.
 """
 
 import json
@@ -14,14 +14,15 @@ import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from governance.consent import ConsentEntry, ConsentLookup
+from governance.consent import ConsentEntry, ConsentLookup, NoAnswerError
 from governance.policy.consent import Purpose
 from headrace.app.settings import ConsentSettings
 from proxy.config.gateway import LOOPBACK_HOSTS
-from trajectory.errors import ConfigurationError, WorkError
+from trajectory.errors import ConfigurationError
 
 _MOST_CACHED = 100_000
 _MOST_BYTES = 64 * 1024
@@ -29,10 +30,9 @@ _FAILURES = 3
 """After so many in a row the service counts as away."""
 _AWAY_SECONDS = 30.0
 """How long it then is not asked: each vain question costs its whole timeout, and all calls wait."""
-
-
-class ConsentServiceError(WorkError):
-    """The consent service gave no answer that could be understood."""
+_MOST_QUESTIONS = 1_000
+_MOST_SECONDS = 30.0
+"""What one batch may ask, and how long; whom it did not ask about is asked about by a later one."""
 
 
 class _Answer(NamedTuple):
@@ -76,6 +76,9 @@ class ServiceConsents:
         self._answers: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
         self._failures = 0
         self._away_until = clock()
+        self._questions = 0
+        self._spent = 0.0
+        """What this batch asked already, and how long that took."""
 
     def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
         """Learn what an end user agreed to, unless that is known still.
@@ -83,7 +86,7 @@ class ServiceConsents:
         Of several ids with one pseudonym counts what the service grants to all of them.
 
         Raises:
-            ConsentServiceError: no answer; the call must be held back.
+            NoAnswerError: no answer, or none that can be understood; the call must be held back.
         """
         known = self._answers.get((tenant_id, subject))
         asked, until = frozenset({end_user}), self._clock() + self._settings.cache_seconds
@@ -129,22 +132,29 @@ class ServiceConsents:
         return self._registry.erased_at(tenant_id, names)
 
     def refresh(self) -> None:
-        """See what the registry holds now."""
+        """See what the registry holds now; a batch begins."""
         self._registry.refresh()
+        self._questions, self._spent = 0, 0.0
 
     def _answer(self, tenant_id: str, end_user: str) -> frozenset[str]:
-        """Ask the service, unless it failed several times just now."""
-        if self._clock() < self._away_until:
-            raise ConsentServiceError(
+        """Ask the service, unless it failed several times just now, or this batch asked enough."""
+        begun = self._clock()
+        if begun < self._away_until:
+            raise NoAnswerError(
                 "the consent service did not answer several times in a row; it is asked again soon."
             )
+        if self._questions >= _MOST_QUESTIONS or self._spent >= _MOST_SECONDS:
+            raise NoAnswerError("the consent service was asked enough; a later batch goes on.")
+        self._questions += 1
         try:
             granted = self._asked(tenant_id, end_user)
-        except ConsentServiceError:
+        except NoAnswerError:
             self._failures += 1
             if self._failures >= _FAILURES:
                 self._away_until = self._clock() + _AWAY_SECONDS
             raise
+        finally:
+            self._spent += self._clock() - begun
         self._failures = 0
         return granted
 
@@ -156,16 +166,27 @@ class ServiceConsents:
         request = urllib.request.Request(self._settings.url, body, headers)  # noqa: S310 - checked
         try:
             with _OPENER.open(request, timeout=self._settings.timeout_seconds) as answer:
-                said = json.loads(answer.read(_MOST_BYTES))
-            purposes = said["purposes"]
-            if not isinstance(purposes, list):
+                purposes = json.loads(self._whole(answer))["purposes"]
+            if not isinstance(purposes, list) or not all(isinstance(one, str) for one in purposes):
                 raise TypeError
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConsentServiceError(
+        except _NO_ANSWER as error:
+            raise NoAnswerError(
                 f"the consent service did not answer ({type(error).__name__}); the call is held "
-                "back and can be released from quarantine."
+                "back until it does."
             ) from None
-        return frozenset(word for word in purposes if isinstance(word, str))
+        return frozenset(purposes)
+
+    def _whole(self, answer: HTTPResponse) -> bytes:
+        """Return the body; one that comes in drops has the time of the whole question."""
+        until = self._clock() + self._settings.timeout_seconds
+        body = b""
+        while piece := answer.read1(_MOST_BYTES):
+            body += piece
+            if self._clock() > until or len(body) > _MOST_BYTES:
+                raise TimeoutError
+        if answer.length:
+            raise IncompleteRead(body, answer.length)
+        return body
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -175,6 +196,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Refuse."""
 
 
+_NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError)
+"""What comes of a service that is down, breaks off, or says something else than it should."""
 _OPENER = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from governance.consent import AWAITS_ANSWER
 from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
 from governance.redact.report import NamePart
@@ -16,6 +17,7 @@ from governance.stored_content import (
     StepContent,
     StoredText,
     StoredTrajectory,
+    UnansweredCall,
     as_message,
     is_about_feedback,
     name_parts_of_reports,
@@ -63,6 +65,25 @@ class LakeKnownContent:
         for name in self._withheld.known(tenant_id, asked):
             trajectory, purpose = asked[name]
             found.setdefault(trajectory, set()).add(purpose)
+        return found
+
+    def unanswered(
+        self, tenant_id: str, trajectory_ids: Collection[str]
+    ) -> dict[str, list[UnansweredCall]]:
+        """Return the calls of these trajectories that wait for the consent service, by trajectory.
+
+        One that was released waits until it is judged again.
+        """
+        rows = self._rows(_UNANSWERED, tenant_id, sorted(trajectory_ids))
+        released = sorted({row["released_as"] for row in rows if row["status"] == "released"})
+        judged = {row["exchange_id"] for row in self._rows(_IN_LEDGER, tenant_id, released)}
+        found: dict[str, list[UnansweredCall]] = defaultdict(list)
+        for row in rows:
+            if row["status"] == "released" and row["released_as"] in judged:
+                continue
+            is_given_up = row["status"] == "dropped"
+            call = UnansweredCall(row["exchange_id"], row["started_at"], is_given_up)
+            found[row["trajectory_id"]].append(call)
         return found
 
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
@@ -272,6 +293,18 @@ SELECT DISTINCT name, trajectory_id FROM (
     UNION ALL
     SELECT group_id, trajectory_id FROM steps WHERE tenant_id = $tenant
 ) WHERE name IN (SELECT unnest($names::VARCHAR[]))
+"""
+_UNANSWERED = f"""
+SELECT exchange_id, trajectory_id, started_at, status,
+       json_extract_string(detail, '$.released_as') AS released_as
+FROM quarantine WHERE tenant_id = $tenant AND reason = '{AWAITS_ANSWER}'
+AND trajectory_id IN (SELECT unnest($names::VARCHAR[]))
+QUALIFY row_number() OVER (PARTITION BY quarantine_id ORDER BY recorded_at DESC, status) = 1
+ORDER BY started_at, exchange_id
+"""  # noqa: S608
+_IN_LEDGER = """
+SELECT exchange_id FROM exchanges
+WHERE tenant_id = $tenant AND exchange_id IN (SELECT unnest($names::VARCHAR[]))
 """
 _NAMING = """
 SELECT DISTINCT name, step_id FROM (

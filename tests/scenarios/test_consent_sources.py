@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +18,7 @@ from governance.consent import (
     ConsentRequest,
     EndUserLookup,
     MemoryConsents,
+    NoAnswerError,
     judge_consent,
 )
 from governance.policy.consent import ConsentSpec
@@ -27,7 +26,8 @@ from governance.policy.selector import Facts
 from headrace.app.settings import ConsentSettings
 from headrace.cli import run
 from headrace.services.consent import read_consents
-from headrace.services.consent_service import ConsentServiceError, ServiceConsents
+from headrace.services.consent_service import ServiceConsents
+from tests.support.consent_service import FAILURES, ConsentService, consent_service
 from trajectory.canonical import bytes_hash
 from trajectory.errors import ConfigurationError
 
@@ -128,54 +128,21 @@ def test_nobody_cannot_withdraw(
     assert "name the person" in capsys.readouterr().err
 
 
-class Service(HTTPServer):
-    """Answers what each end user agreed to, and counts the questions."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[dict[str, str]] = []
-        self.broken = False
-        self.granted: dict[str, list[str]] = {}
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One question."""
-
-    server: Service
-
-    def do_POST(self) -> None:
-        said = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.asked.append(said | {"token": self.headers.get("authorization", "")})
-        purposes = self.server.granted.get(said["end_user"], ["eval"])
-        body = b"{}" if self.server.broken else json.dumps({"purposes": purposes}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
-
-
 @pytest.fixture
-def service() -> Iterator[Service]:
-    with Service() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+def service() -> Iterator[ConsentService]:
+    with consent_service() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_the_service_is_asked_once_and_its_answer_counts(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: ConsentService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONSENT_TOKEN", "s3cret")
     now = [0.0]
     withdrawn = ConsentEntry("acme", "subject_2", "eval", granted=False, recorded_at=NOW)
     consents = ServiceConsents(
         MemoryConsents([withdrawn]),
-        ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/", token_env="CONSENT_TOKEN"),
+        ConsentSettings(url=service.url, token_env="CONSENT_TOKEN"),
         clock=lambda: now[0],
     )
     assert isinstance(consents, EndUserLookup)
@@ -193,20 +160,18 @@ def test_the_service_is_asked_once_and_its_answer_counts(
     assert [e.granted for e in entries if e.purpose == "eval"] == [False], "a withdrawal wins"
 
 
-def test_two_users_under_one_pseudonym_have_what_both_agreed_to(service: Service) -> None:
+def test_two_users_under_one_pseudonym_have_what_both_agreed_to(service: ConsentService) -> None:
     service.granted = {"jo.ann": ["eval", "train_sft"], "Jo_Ann": ["eval", "debug"]}
-    consents = ServiceConsents(
-        MemoryConsents(), ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/")
-    )
+    consents = ServiceConsents(MemoryConsents(), ConsentSettings(url=service.url))
     for name in ("jo.ann", "Jo_Ann", "jo.ann", "Jo_Ann"):
         consents.ask("acme", name, "subject_1")
-    assert [one["end_user"] for one in service.asked] == ["jo.ann", "Jo_Ann"]
+    assert service.names() == ["jo.ann", "Jo_Ann"]
     said = consents.entries("acme", ["subject_1"])
     assert [one.purpose for one in said if one.granted] == ["eval"]
 
 
 @pytest.mark.parametrize("days", [-1, 1])
-def test_a_no_of_the_service_stands_against_every_grant(service: Service, days: int) -> None:
+def test_a_no_of_the_service_stands_against_every_grant(service: ConsentService, days: int) -> None:
     at = datetime.now(UTC) + timedelta(days=days)
     registry = MemoryConsents(
         [
@@ -216,9 +181,7 @@ def test_a_no_of_the_service_stands_against_every_grant(service: Service, days: 
             ConsentEntry("acme", "subject_2", "train_sft", granted=True, recorded_at=at),
         ]
     )
-    consents = ServiceConsents(
-        registry, ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/")
-    )
+    consents = ServiceConsents(registry, ConsentSettings(url=service.url))
     consents.ask("acme", "jo", "subject_1")  # the service says: eval alone
     facts = Facts(tenant="acme")
     asked = ConsentRequest(facts, ("debug", "eval", "train_sft"), (), "subject_1")
@@ -229,37 +192,51 @@ def test_a_no_of_the_service_stands_against_every_grant(service: Service, days: 
     ).purposes == ("debug", "train_rl")
 
 
-def test_a_service_that_is_away_does_not_stop_all_governing(service: Service) -> None:
+def test_a_service_that_is_away_does_not_stop_all_governing(service: ConsentService) -> None:
     now = [0.0]
     consents = ServiceConsents(
         MemoryConsents(),
-        ConsentSettings(url=f"http://127.0.0.1:{service.server_port}/"),
+        ConsentSettings(url=service.url),
         clock=lambda: now[0],
     )
-    service.broken = True
+    service.failure = "other"
     for number in range(100):
-        with pytest.raises(ConsentServiceError):
+        with pytest.raises(NoAnswerError):
             consents.ask("acme", f"user {number}", f"subject_{number}")
     assert len(service.asked) == 3
-    service.broken, now[0] = False, 31.0
+    service.failure, now[0] = "", 31.0
     consents.ask("acme", "jo", "subject_1")
-    service.broken = True
-    with pytest.raises(ConsentServiceError):
+    service.failure = "other"
+    with pytest.raises(NoAnswerError):
         consents.ask("acme", "mia", "subject_2")
-    service.broken = False
+    service.failure = ""
     consents.ask("acme", "mia", "subject_2")
     assert len(service.asked) == 6, "one failure is no absence"
 
 
-def test_without_an_answer_the_call_is_held(service: Service) -> None:
-    service.broken = True
-    url = f"http://127.0.0.1:{service.server_port}/"
-    consents = ServiceConsents(MemoryConsents(), ConsentSettings(url=url))
-    with pytest.raises(ConsentServiceError, match="held"):
+@pytest.mark.parametrize("failure", FAILURES)
+def test_without_an_answer_the_call_is_held(service: ConsentService, failure: str) -> None:
+    service.failure = failure
+    consents = ServiceConsents(MemoryConsents(), ConsentSettings(url=service.url))
+    with pytest.raises(NoAnswerError, match="held"):
         consents.ask("acme", "jo", "subject_1")
     closed = ServiceConsents(MemoryConsents(), ConsentSettings(url="http://127.0.0.1:9/"))
-    with pytest.raises(ConsentServiceError):
+    with pytest.raises(NoAnswerError):
         closed.ask("acme", "jo", "subject_1")
+
+
+def test_one_batch_asks_so_much_and_the_next_goes_on(
+    service: ConsentService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.services.consent_service._MOST_QUESTIONS", 2)
+    consents = ServiceConsents(MemoryConsents(), ConsentSettings(url=service.url))
+    for name in ("jo", "jo", "mia"):
+        consents.ask("acme", name, f"subject_{name}")
+    with pytest.raises(NoAnswerError, match="enough"):
+        consents.ask("acme", "kim", "subject_kim")
+    consents.refresh()
+    consents.ask("acme", "kim", "subject_kim")
+    assert service.names() == ["jo", "mia", "kim"]
 
 
 def test_people_are_not_asked_about_in_clear() -> None:

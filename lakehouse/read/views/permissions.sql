@@ -15,7 +15,8 @@ QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at D
 COMMENT ON VIEW governance_latest IS 'The decision that holds for each step';
 
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
--- whom a step names is in the conversation of all later steps of its trajectory.
+-- whom a step names is in the conversation of all later steps of its trajectory; so is the end user
+-- of a held call, whom the consent service did not answer for.
 CREATE OR REPLACE VIEW permissions AS
 WITH gone AS (
     SELECT tenant_id, subject, purpose FROM consents
@@ -37,8 +38,12 @@ WITH gone AS (
     FROM since GROUP BY ALL
 ), held AS (
     SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
+), unanswered AS (
+    SELECT tenant_id, trajectory_id, min(started_at) AS begun FROM quarantined
+    WHERE reason = 'consent:awaits-answer' AND status <> 'released' GROUP BY ALL
 ), left_over AS (
     SELECT g.*, t.erased <= g.started_at AS erased, h.step_id IS NOT NULL AS held,
+           u.begun < g.started_at AS unanswered,
            CASE WHEN t.withdrawn IS NULL THEN g.purposes
                 ELSE list_filter(g.purposes, lambda p: NOT list_contains(list_transform(
                          list_filter(t.withdrawn, lambda w: w.begun <= g.started_at),
@@ -47,6 +52,8 @@ WITH gone AS (
     FROM governance_latest g
     LEFT JOIN taken t ON g.tenant_id = t.tenant_id AND g.trajectory_id = t.trajectory_id
     LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
+    LEFT JOIN unanswered u
+      ON g.tenant_id = u.tenant_id AND g.trajectory_id = u.trajectory_id
 )
 SELECT tenant_id, step_id, trajectory_id, decision, reasons AS decision_reasons, policy_hash,
        legal_basis, retention_class, expires_at, legal_hold, subjects, data_classes,
@@ -56,6 +63,7 @@ SELECT tenant_id, step_id, trajectory_id, decision, reasons AS decision_reasons,
             WHEN decision NOT IN ('allow', 'redact') THEN 'decision:' || decision
             WHEN expires_at <= now() THEN 'expired'
             WHEN len(purposes) = 0 THEN 'no_purpose'
+            WHEN unanswered THEN 'consent_unanswered'
             WHEN len(purposes_left) = 0 THEN 'consent_withdrawn'
        END AS refusal
 FROM left_over;

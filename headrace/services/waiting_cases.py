@@ -1,0 +1,145 @@
+"""Quarantine cases that wait for no person: before each batch, those go on whose answer is there.
+
+A call waits for the consent service, or for an earlier call of its conversation that waits for it.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from governance.audit import GOVERNOR
+from governance.consent import (
+    AWAITS_ANSWER,
+    AWAITS_CONVERSATION,
+    ConsentLookup,
+    EndUserLookup,
+    NoAnswerError,
+)
+from governance.records import QuarantineRecord
+from governance.redact.pseudonym import subject_id
+from headrace.app.context import AppContext
+from headrace.services.quarantine import Case, cases, content_of, release
+from trajectory.dialects.registry import Dialect
+from trajectory.errors import ConfigurationError, RetryableError
+from trajectory.exchange import Exchange
+from trajectory.reader import read_records
+
+_MOST = 200
+"""Cases that go on in one round, of each kind."""
+
+
+class WaitingCases:
+    """Writes held calls into the spool again once what they wait for is there; they are judged anew.
+
+    Promise: an answer that does not come stalls nothing. A round ends at the first question without one, and asks
+    about that call last from then on.
+    """
+
+    def __init__(
+        self, app: AppContext, consents: ConsentLookup, dialects: Sequence[Dialect] = ()
+    ) -> None:
+        """Look after the cases of an installation.
+
+        Args:
+            app: the installation.
+            consents: asked about end users, where it is an ``EndUserLookup``.
+            dialects: what the settings add to the dialects that everybody knows.
+        """
+        self._app = app
+        self._content = content_of(app)
+        self._known = app.lake.known_content()
+        self._consents = consents
+        self._dialects = dialects
+        self._cases: dict[str, Case] | None = None
+        """By their ids, in the order in which they are looked at; None before the lake was asked."""
+
+    def note(self, held: Iterable[QuarantineRecord]) -> None:
+        """Take note of what a batch held back."""
+        if self._cases is not None:
+            self._cases |= {row.quarantine_id: asdict(row) for row in held if _waits(row.reason)}
+
+    def go_on(self) -> None:
+        """Write into the spool again what waits for nothing any more.
+
+        Raises:
+            RetryableError: the spool cannot be written; nothing was lost.
+        """
+        waiting = self._waiting()
+        due = [*self._answered(waiting), *self._of_answered_conversations(waiting)]
+        if not due:
+            return
+        try:
+            release(self._app, due, GOVERNOR)
+        except ConfigurationError as error:
+            raise RetryableError(str(error)) from error
+        for row in due:
+            waiting.pop(row["quarantine_id"])
+
+    def _waiting(self) -> dict[str, Case]:
+        """Return the cases that wait; those whose content is gone were closed, or rested too long."""
+        if self._cases is None:
+            found = sorted(cases(self._app), key=lambda row: row["started_at"])
+            self._cases = {row["quarantine_id"]: row for row in found if _waits(row["reason"])}
+        if self._cases:
+            there = self._content.names()
+            self._cases = {
+                name: row for name, row in self._cases.items() if row["exchange_id"] in there
+            }
+        return self._cases
+
+    def _answered(self, waiting: dict[str, Case]) -> list[Case]:
+        """Return the cases about whose end users the service answers now."""
+        asked = [row for row in waiting.values() if row["reason"] == AWAITS_ANSWER][:_MOST]
+        if asked:
+            self._consents.refresh()
+        answered = []
+        for row in asked:
+            exchange = self._content.opened(row["exchange_id"])
+            if exchange is None:
+                continue  # it was changed: a person has to look at it
+            try:
+                self._ask(exchange)
+            except NoAnswerError:
+                waiting[row["quarantine_id"]] = waiting.pop(row["quarantine_id"])
+                break
+            answered.append(row)
+        return answered
+
+    def _ask(self, exchange: Exchange) -> None:
+        if not isinstance(self._consents, EndUserLookup):
+            return
+        calls, _ = read_records([exchange], self._dialects)
+        for call in calls:
+            if call.end_user:
+                tenant = call.exchange.client.tenant_id
+                key = self._app.secrets.derive(b"pseudonym")
+                self._consents.ask(tenant, call.end_user, subject_id(key, tenant, call.end_user))
+
+    def _of_answered_conversations(self, waiting: dict[str, Case]) -> list[Case]:
+        """Return the cases of conversations in which no call waits for the service any more."""
+        rows = [row for row in waiting.values() if row["reason"] == AWAITS_CONVERSATION]
+        places = {row["quarantine_id"]: _awaited_by(row) for row in rows}
+        asked: dict[str, set[str]] = defaultdict(set)
+        for row in rows:
+            asked[row["tenant_id"]] |= places[row["quarantine_id"]]
+        still = {
+            (tenant, name)
+            for tenant, names in asked.items()
+            for name, unanswered in self._known.unanswered(tenant, names).items()
+            if not all(one.is_given_up for one in unanswered)
+        }
+        return [
+            row
+            for row in rows
+            if not any((row["tenant_id"], name) in still for name in places[row["quarantine_id"]])
+            and self._content.opened(row["exchange_id"]) is not None
+        ][:_MOST]
+
+
+def _waits(reason: str) -> bool:
+    return reason in (AWAITS_ANSWER, AWAITS_CONVERSATION)
+
+
+def _awaited_by(row: Case) -> set[str]:
+    return {*json.loads(row["detail"]).get("awaits", ())}

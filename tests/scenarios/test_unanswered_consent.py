@@ -1,0 +1,161 @@
+"""While the consent service does not answer, nothing that may need its answer is kept; then all gets its decision."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.cli import run
+from lakehouse.lake import Lake
+from tests.headrace.installations import ALL, PlantedInstallation, chat
+from tests.support.consent_service import FAILURES, ConsentService, consent_service
+from trajectory.exchange import Exchange
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+PERSON, OTHER = "jo.frame@corp-mail.com", "mia.frame@corp-mail.com"
+
+
+class AskingInstallation(PlantedInstallation):
+    """An installation that asks a consent service."""
+
+    def __init__(self, folder: Path, service: ConsentService) -> None:
+        self.service = service
+        super().__init__(folder)
+        with self.home.settings_file.open("a", encoding="utf-8") as settings:
+            settings.write(f"consent: {{url: '{service.url}'}}\n")
+        self.begin_again()
+
+    def rows(self, sql: str) -> list[dict[str, object]]:
+        """Ask the lake."""
+        return list(Lake.open(str(self.home.lake)).query(sql).to_pylist())
+
+    def ledger(self) -> list[tuple[object, object]]:
+        """Return where each exchange ended and why, those of one time in the order of their decisions."""
+        rows = self.rows(
+            "SELECT disposition, reasons FROM exchanges ORDER BY started_at, disposition = 'quarantined' DESC"
+        )
+        return [(row["disposition"], row["reasons"]) for row in rows]
+
+    def usable(self) -> list[set[object]]:
+        """Return what each stored step may be used for now, in the order of time."""
+        rows = self.rows(
+            "SELECT CASE WHEN p.refusal IS NULL THEN p.purposes ELSE [] END AS left FROM steps s "
+            "JOIN permissions p USING (tenant_id, step_id) ORDER BY s.started_at"
+        )
+        return [{*row["left"]} for row in rows]  # type: ignore[misc]
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AskingInstallation]:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    monkeypatch.setattr("headrace.services.consent_service._AWAY_SECONDS", 0.0)
+    with consent_service() as service:
+        service.granted = {PERSON: [], OTHER: [*ALL]}
+        yield AskingInstallation(tmp_path, service)
+
+
+def call(number: int, text: str, session: str = "s1", **body: str) -> Exchange:
+    one = chat(number, [{"role": "user", "content": text}], **body)
+    named = (*one.request.headers, ("x-headrace-session", session))
+    return replace(one, request=replace(one.request, headers=named))
+
+
+AWAITS = ("quarantined", ["consent:awaits-answer"])
+BEHIND = ("quarantined", ["consent:awaits-conversation"])
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("agrees", [False, True])
+def test_calls_wait_for_the_answer_and_then_get_what_they_would_have_got(
+    house: AskingInstallation, failure: str, batches: int, agrees: bool
+) -> None:
+    house.service.failure = failure
+    whole = [
+        call(1, "Refund me.", user=PERSON),
+        call(2, "The zebras are sent."),
+        call(3, "Where is my lamp?", session="s2"),
+    ]
+    for part in [whole] if batches == 1 else [whole[:1], whole[1:]]:
+        house.govern(*part)
+    house.begin_again()
+    assert house.govern() == {}
+    assert house.ledger() == [AWAITS, BEHIND, ("stored", [])]
+    assert house.at_rest(["zebras"]) == {}
+    house.service.failure = ""
+    if agrees:
+        house.service.granted[PERSON] = [*ALL]
+    assert house.govern() == {("stored" if agrees else "left_out"): 2}
+    assert house.govern() == {}
+    assert [line for line, _ in house.ledger()] == [
+        *("quarantined", "stored" if agrees else "left_out") * 2,
+        "stored",
+    ]
+    assert house.usable() == [{*ALL}] * (3 if agrees else 1)
+    assert house.rows("SELECT 1 FROM quarantined WHERE status = 'held'") == []
+    assert list(house.home.held.glob("*.sealed")) == []
+
+
+def test_an_answer_about_one_person_is_none_about_another(house: AskingInstallation) -> None:
+    house.service.silent_for = {PERSON}
+    counts = house.govern(
+        call(1, "Refund me.", user=PERSON),
+        call(2, "Refund me, too.", session="s2", user=OTHER),
+        call(3, "And a lamp.", session="s2"),
+    )
+    assert counts == {"quarantined": 1, "stored": 2}
+    assert house.ledger() == [AWAITS, ("stored", []), ("stored", [])]
+
+
+def test_a_person_of_whom_the_service_never_speaks_stops_nobody(house: AskingInstallation) -> None:
+    house.service.failure = "status"
+    house.service.silent_for = {PERSON}
+    house.govern(
+        call(1, "Refund me.", user=PERSON),
+        *(call(number, f"Item {number}.", f"s{number}", user=OTHER) for number in range(2, 6)),
+    )
+    house.service.failure = ""
+    counts = [house.govern() for _ in range(2)]
+    assert counts in ([{"stored": 4}, {}], [{}, {"stored": 4}])
+    before = len(house.service.asked)
+    assert house.govern() == {}
+    assert house.service.names()[before:] == [PERSON], "one vain question each round"
+
+
+@pytest.mark.parametrize("agrees", [False, True])
+def test_what_is_stored_already_may_not_be_used_until_a_late_call_has_its_answer(
+    house: AskingInstallation, agrees: bool
+) -> None:
+    house.govern(call(1, "Hello."), call(5, "The zebras are sent."))
+    assert house.usable() == [{*ALL}, {*ALL}]
+    house.service.failure = "other"
+    house.govern(call(3, "Refund me.", user=PERSON))
+    assert house.usable() == [{*ALL}, set()]
+    assert house.rows("SELECT refusal FROM permissions WHERE refusal IS NOT NULL") == [
+        {"refusal": "consent_unanswered"}
+    ]
+    house.service.failure = ""
+    if agrees:
+        house.service.granted[PERSON] = [*ALL]
+    house.govern()
+    assert house.usable() == ([{*ALL}] * 3 if agrees else [{*ALL}, set()])
+
+
+def test_after_a_call_that_was_dropped_without_an_answer_its_conversation_is_not_kept(
+    house: AskingInstallation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house.service.failure = "other"
+    house.govern(call(1, "Refund me.", user=PERSON), call(2, "The zebras are sent."))
+    drop = ["quarantine", "drop", "--reason", "consent:awaits-answer", "--yes"]
+    assert run(drop) == 0
+    capsys.readouterr()
+    house.service.failure = ""
+    assert house.govern(call(3, "And now?"), call(4, "Hello.", "s2")) == {
+        "left_out": 2,
+        "stored": 1,
+    }
+    assert house.ledger()[-2:] == [("left_out", ["consent:no-answer"]), ("stored", [])]
+    assert house.at_rest(["zebras"]) == {}

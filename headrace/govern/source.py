@@ -26,10 +26,11 @@ from lakehouse.read.conversations import RunSql
 from proxy.spool import Cursor, SpoolBatch, SpoolReader
 from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.effects import SideEffect
-from trajectory.assembly.result import Assembly
+from trajectory.assembly.result import Assembly, PlacedCall, PlacedPeople
 from trajectory.assembly.signals import harvest
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call
+from trajectory.dialects.hints import with_people
 from trajectory.dialects.registry import Dialect
 from trajectory.errors import IntegrityError
 from trajectory.exchange import Exchange, SpoolRecord, has_folder
@@ -163,7 +164,13 @@ class Source:
             self._unknown(named.calls) if passes_over_stored else named.calls, feedback
         )
         implicit = harvest(assembler, assembly)  # what was said is part of its memory
-        return replace(assembly, feedback=(*assembly.feedback, *implicit), people=named.people)
+        repeated = self._traces.repeated(assembly.placed)
+        return replace(
+            assembly,
+            placed=_with_people(assembly.placed, repeated),
+            feedback=(*assembly.feedback, *implicit),
+            people=(*named.people, *repeated),
+        )
 
     def _unknown(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Leave out what the ledger has already: the spool is read again from its beginning."""
@@ -236,6 +243,19 @@ class Source:
             ) from None
         traces.restore(json.loads(b"".join(unpacked(plain))))
         return traces
+
+
+def _with_people(
+    placed: tuple[PlacedCall, ...], people: Sequence[PlacedPeople]
+) -> tuple[PlacedCall, ...]:
+    """Return calls with those to whom spans that repeat them belong."""
+    found = {one.step_id: one for one in people}
+    return tuple(
+        one
+        if (told := found.get(one.step_id)) is None
+        else replace(one, call=with_people(one.call, (told.end_user, *told.also_named)))
+        for one in placed
+    )
 
 
 def _is_torn_release(record: SpoolRecord) -> bool:

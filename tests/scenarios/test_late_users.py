@@ -45,7 +45,7 @@ def span(number: int, parent: int | None = None, until: int = 0, **said: str) ->
     return one if parent is None else {**one, "parentSpanId": f"{parent:016x}"}
 
 
-def called(number: int, parent: int, text: str) -> JsonObject:
+def called(number: int, parent: int, text: str, **said: str) -> JsonObject:
     """Return the span of a model's call."""
     asked = [{"role": "user", "parts": [{"type": "text", "content": text}]}]
     answer = [{"role": "assistant", "parts": [{"type": "text", "content": "done"}]}]
@@ -55,6 +55,7 @@ def called(number: int, parent: int, text: str) -> JsonObject:
         gen_ai__operation__name="chat",
         gen_ai__input__messages=json.dumps(asked),
         gen_ai__output__messages=json.dumps(answer),
+        **said,
     )
 
 
@@ -181,6 +182,24 @@ def test_a_call_that_passed_the_gateway_within_the_trace_is_of_its_user(
     house.begin_again()
     house.govern(export(10, of(PERSON, 1, 6)))
     assert [subjects for subjects, _, _ in steps(house)] == [[name_of(house, PERSON)]]
+
+
+@pytest.mark.parametrize("batches", ["1", "2", "3", "own"])
+def test_a_call_that_passed_the_gateway_is_of_the_user_of_the_span_that_tells_it_again(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], batches: str
+) -> None:
+    """The span is left out as a repetition; whose call it is holds for the step that stands for both."""
+    withdraw(capsys, PERSON)
+    passed = chat(3, [{"role": "user", "content": "Hello."}])
+    tells = {"gen_ai__response__id": "chatcmpl-3x"}
+    if batches == "own":
+        tells["user__id"] = PERSON
+    whole = [passed, export(9, called(3, 1, "Hello.", **tells)), export(10, of(PERSON, 1, 6))]
+    parts = {"1": [whole], "2": [whole[:1], whole[1:]]}.get(batches, [[one] for one in whole])
+    for part in parts:
+        house.govern(*part)
+        house.begin_again()
+    assert steps(house) == [([name_of(house, PERSON)], {*ALL} - {"train_sft"}, None)]
 
 
 def test_a_lost_state_is_told_again_by_the_spool(house: PlantedInstallation) -> None:

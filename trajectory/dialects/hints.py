@@ -205,13 +205,17 @@ _USER_KEYS = (
 )  # fmt: skip
 
 
-def with_people(call: Call) -> Call:
+def with_people(call: Call, others: Iterable[str | None] = ()) -> Call:
     """Return the call with everybody whom its request names as the one who used the application.
 
     The strongest id is the end user's: Headrace's own header, then the dialect's field, then the
-    maps that applications fill as they like, then trace context. The others stand beside it.
+    maps that applications fill as they like, then trace context. The rest stand beside it.
+
+    Args:
+        call: the call.
+        others: whom else it belongs to, whose ids are weaker than those of the dialect's own fields.
     """
-    fields = (call.end_user, *call.also_named)
+    fields = (call.end_user, *call.also_named, *others)
     named = people_in(call.exchange.request.headers, fields, call.ext)
     end_user, others = (named[0] if named else None), named[1:]
     if (end_user, others) == (call.end_user, call.also_named):

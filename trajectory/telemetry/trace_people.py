@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from trajectory.assembly.fingerprint import Fingerprinter
-from trajectory.assembly.result import PlacedPeople
+from trajectory.assembly.result import PlacedCall, PlacedPeople
 from trajectory.assembly.state import MAX_CALLS
 from trajectory.call import Call, CallKind, TraceSpan
 from trajectory.canonical import JsonObject, JsonValue
@@ -46,6 +46,8 @@ class _TracedCall:
     start: int
     has_user: bool
     """It names one itself, or who exports it does."""
+    stored_as: str | None = None
+    """The step that holds what this span only repeats: the call passed through the gateway, too."""
     people: tuple[str, ...] = ()
     """Whom it was taken to belong to so far."""
 
@@ -156,12 +158,30 @@ class TracePeople:
             trace = self._traces[key]
             found = trace.people_of(trace.calls if key in grown else fresh[key])
             for name, people in found.items():
-                if people != trace.calls[name].people:
-                    told.append(self._placed(key.tenant_id, name, trace.calls[name], people))
-                    trace.calls[name].people = people
+                known = trace.calls[name]
+                if people != known.people:
+                    told.append(self._placed(key.tenant_id, name, known, people))
+                    if known.stored_as is not None:
+                        told.append(replace(told[-1], step_id=known.stored_as))
+                    known.people = people
         named = [self._named(call) for call in calls]
         self._forget()
         return NamedCalls(named, tuple(told))
+
+    def repeated(self, placed: Iterable[PlacedCall]) -> tuple[PlacedPeople, ...]:
+        """Remember which steps hold what spans repeat; return whom these steps belong to."""
+        told = []
+        for one in placed:
+            call, step = one.call, one.duplicate_of
+            if step is None or call.span is None or call.exchange.mode != MODE:
+                continue
+            key = _key(call, call.span.trace_id)
+            trace = self._traces.get(key)
+            if trace is not None and (known := trace.calls.get(call.exchange.exchange_id)):
+                known.stored_as = step
+            if call.end_user is not None:
+                told.append(PlacedPeople(key.tenant_id, step, call.end_user, call.also_named, ()))
+        return tuple(told)
 
     def to_json(self) -> JsonObject:
         """Return what is remembered; it holds ids of people."""
@@ -182,8 +202,8 @@ class TracePeople:
             trace = self._traces[_TraceKey(tenant, app, name)] = _Trace(seen)
             for span, parent, start, end, *people in spans:
                 trace.spans[span] = _KnownSpan(parent, start, end, tuple(people))
-            for call, span, start, has_user, *people in calls:
-                trace.calls[call] = _TracedCall(span, start, has_user, tuple(people))
+            for call, span, start, has_user, stored_as, *people in calls:
+                trace.calls[call] = _TracedCall(span, start, has_user, stored_as, tuple(people))
             self._size += trace.size
 
     def _with_span(self, key: _TraceKey, call: Call, span: TraceSpan) -> None:
@@ -230,7 +250,7 @@ class TracePeople:
         if key is None:
             return call
         people = self._traces[key].calls[call.exchange.exchange_id].people
-        return with_people(replace(call, also_named=(*call.also_named, *people)))
+        return with_people(call, people)
 
     def _forget(self) -> None:
         """Forget the traces that rested too long, and those that there is no room for."""
@@ -265,7 +285,7 @@ def _row(key: _TraceKey, trace: _Trace) -> list[JsonValue]:
         for name, span in trace.spans.items()
     ]
     calls: list[JsonValue] = [
-        [name, call.span, call.start, call.has_user, *call.people]
+        [name, call.span, call.start, call.has_user, call.stored_as, *call.people]
         for name, call in trace.calls.items()
     ]
     return [*key, trace.seen, spans, calls]

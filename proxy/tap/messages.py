@@ -129,6 +129,12 @@ class MessageRecorder:
         capture.on_request(line)
         capture.request_done()
         for name in names:
+            before = self._open.pop((from_client, name), None)
+            if (
+                before is not None
+            ):  # of two requests under one id, nobody can tell whose an answer is
+                before.end(ExchangeOutcome.UPSTREAM_ABORT)
+                capture.end(ExchangeOutcome.UPSTREAM_ABORT)
             self._open[from_client, name] = capture
         if not names:
             capture.response_head(202, ())

@@ -43,6 +43,7 @@ class Recording:
         registry = KeyRegistry.load(home / "keys.json")
         key = registry.create(tenant_id="acme", app_id="bot", purposes=("train_sft",))
         self.registry, self.key_id = registry, key.key.key_id
+        self.identity = key.key.identity
         self.counters = Counters()
         self.spool = SpoolWriter(home / "spool", KEY)
         self.reader = SpoolReader(home / "spool", KEY)
@@ -152,6 +153,44 @@ def test_what_is_never_answered_ends_with_the_run(run: Recording) -> None:
         ExchangeOutcome.COMPLETE,
         ExchangeOutcome.UPSTREAM_ABORT,
     ]
+
+
+def test_of_two_requests_under_one_id_neither_gets_the_other_s_answer(run: Recording) -> None:
+    for name in ("lend", "add"):
+        run.client(id=1, method="tools/call", params={"name": name})
+    run.server(id=1, result={"content": [{"type": "text", "text": "2"}]})
+    run.server(id=1, result={"content": [{"type": "text", "text": "lent"}]})
+    run.client(id=1, method="tools/call", params={"name": "again"})
+    run.server(id=1, result={"content": [{"type": "text", "text": "right"}]})
+    told = {
+        call.dispatch.name: (call.exchange.outcome, call.dispatch.result)
+        for call in run.calls()
+        if call.dispatch is not None
+    }
+    assert told["lend"] == told["add"] == (ExchangeOutcome.UPSTREAM_ABORT, None)
+    assert told["again"][0] is ExchangeOutcome.COMPLETE
+    assert "right" in json.dumps(told["again"][1])
+
+
+def test_taps_of_one_name_do_not_mix(tmp_path: Path) -> None:
+    one = Recording(tmp_path)
+    about = Server(one.identity, "calculator", "tap-2")
+    with SpoolWriter(tmp_path / "spool", KEY) as spool:
+        other = MessageRecorder(Recorder(spool, one.counters), one.registry, about)
+        line = json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add"}}
+        )
+        one.client(id=1, method="tools/call", params={"name": "add"})
+        other.message(line.encode(), from_client=True)
+        other.message(b'{"jsonrpc":"2.0","id":1,"result":{"of":"the other"}}', from_client=False)
+        one.server(id=1, result={"of": "one"})
+    one.spool.close()
+    told = {
+        call.hints[0].value: call.dispatch.result
+        for call in one.calls()
+        if call.dispatch is not None
+    }
+    assert told == {"tap-1": {"of": "one"}, "tap-2": {"of": "the other"}}
 
 
 def test_open_requests_are_bounded(run: Recording) -> None:

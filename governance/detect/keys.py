@@ -245,7 +245,7 @@ def _key(entity: str, pattern: str, accepts: Callable[[str], bool]) -> _Key:
     return _Key(entity, re.compile(rf"{_BEGIN}(?:{pattern})$"), accepts)
 
 
-_KEYS = (
+KEYS = (
     _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin|(?:security|secret|challenge|recovery)_?(?:question_?)?answer|sicherheits_?antwort|(?:door|gate|alarm)_?code", _secret),
     _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth", _random_token),
@@ -291,7 +291,7 @@ def _any_of(keys: Iterable[_Key]) -> re.Pattern[str]:
     return re.compile(f"{_BEGIN}(?:{patterns})")
 
 
-_ANY = _any_of(_KEYS)
+_ANY = _any_of(KEYS)
 """Each line of a text may be a label. One pattern first, for some forty take a third of the whole redaction."""
 
 
@@ -314,7 +314,7 @@ def tells_coordinates(keys: tuple[str, ...], value: str) -> bool:
 def tells_anything(keys: tuple[str, ...]) -> bool:
     """Whether a key path says of its value what it is."""
     words = key_words(keys)
-    return any(map(_ANY.search, words)) and any(key.speaks(words) for key in _KEYS)
+    return any(map(_ANY.search, words)) and any(key.speaks(words) for key in KEYS)
 
 
 def entities_told(keys: tuple[str, ...]) -> frozenset[str]:
@@ -322,7 +322,7 @@ def entities_told(keys: tuple[str, ...]) -> frozenset[str]:
     words = key_words(keys)
     if not any(map(_ANY.search, words)):
         return frozenset()
-    return frozenset(key.entity for key in _KEYS if key.speaks(words))
+    return frozenset(key.entity for key in KEYS if key.speaks(words))
 
 
 _NUMBER_OF = frozenset(
@@ -339,12 +339,12 @@ class KeyPaths:
 
     name = "key_paths"
     version = "keys-8"
-    entities = frozenset(key.entity for key in _KEYS) - {"LOCATION"}
+    entities = frozenset(key.entity for key in KEYS) - {"LOCATION"}
     """Places are found here too; who asks for them needs a names model all the same."""
 
     def __init__(self, wanted: frozenset[str] | None = None) -> None:
         """Look for these entity types, for all of them by default."""
-        self._keys = tuple(key for key in _KEYS if wanted is None or key.entity in wanted)
+        self._keys = tuple(key for key in KEYS if wanted is None or key.entity in wanted)
         self._any = _any_of(self._keys)
 
     def find(

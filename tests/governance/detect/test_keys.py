@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from governance.detect.keys import _KEYS, entities_told, tells_anything
+from governance.detect.keys import KEYS, entities_told, tells_anything
 from governance.detect.names.key_names import key_words
 
 _WORDS = (
@@ -23,6 +23,6 @@ _KEY = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=3).flatmap(
 @example(())
 def test_one_pattern_first_tells_what_each_pattern_by_itself_tells(keys: tuple[str, ...]) -> None:
     words = key_words(keys)
-    plain = {key.entity for key in _KEYS if key.speaks(words)}
+    plain = {key.entity for key in KEYS if key.speaks(words)}
     assert entities_told(keys) == plain
     assert tells_anything(keys) == bool(plain)

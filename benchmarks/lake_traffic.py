@@ -15,6 +15,7 @@ from governance.records import GovernedBatch
 from governance.redact.report import RedactedMessage, RedactedText, RedactionReport, RedactionScope
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
+from headrace.govern.shared_lake import Alone
 from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
@@ -215,6 +216,7 @@ def pipeline(folder: Path, batch_records: int) -> tuple[Pipeline, Governor]:
         lake=lake,
         audit=AuditLog(folder / "audit.jsonl", b"l" * 32),
         prices=RecordedPrices(lake, load_prices()),
+        others=Alone(),
     )
     return work, governor
 

@@ -2,12 +2,14 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from governance.audit import GOVERNOR, AuditLog
 from governance.governor import Governor
+from governance.policy.retention import LegalHold
 from governance.records import GovernedBatch
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
@@ -65,6 +67,18 @@ class BatchReport:
         )
 
 
+class OtherHomes(Protocol):
+    """The other homes of the lake."""
+
+    def look(self, in_force: Sequence[LegalHold]) -> None:
+        """Carry out what they erased, and tell them the legal holds of the policy in force here."""
+        ...
+
+    def legal_holds(self) -> tuple[LegalHold, ...]:
+        """Return theirs."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Carries batches from the spool to the lake, each record exactly once.
@@ -81,6 +95,7 @@ class Pipeline:
     lake: Lake
     audit: AuditLog
     prices: RecordedPrices
+    others: OtherHomes
     waiting: WaitingCases | None = None
     """The quarantine cases that go on by themselves; without, people release every case."""
 
@@ -95,6 +110,8 @@ class Pipeline:
             self.waiting.go_on()
         done = self.checkpoints.load()
         batch, number = self.source.take(done), done.batch + 1
+        # First: no row is made with a key that was erased.
+        self.others.look(self.governor().legal_holds)
         if not batch.records:
             self.settle()
             return None
@@ -137,7 +154,7 @@ class Pipeline:
     def tidy(self, quarantine_days: float | None) -> None:
         """Let go of what quarantine has kept long enough, and of closed segments that are all governed.
 
-        What a legal hold of the policy in force is about stays in quarantine; all of it without days.
+        What a legal hold of this home or another one is about stays in quarantine; all of it without days.
 
         Raises:
             RetryableError: a file could not be written; the next call tries again.
@@ -145,7 +162,7 @@ class Pipeline:
         self.source.release()
         if quarantine_days is None:
             return
-        holds = self.governor().legal_holds
+        holds = (*self.governor().legal_holds, *self.others.legal_holds())
         self.quarantine.expire(
             quarantine_days, is_held=lambda exchange: holds_exchange(holds, exchange)
         )

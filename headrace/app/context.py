@@ -101,15 +101,11 @@ class AppContext:
                 fresh.subject_keys.close()
 
     @classmethod
-    def around(
-        cls, home: Home, settings: Settings, secrets: Secrets, lake: "Lake", audit: "AuditLog"
-    ) -> "AppContext":
-        """Return an installation whose parts are open already, as the governor has them."""
-        opened = cls(home.root, debug=False)
-        opened.__dict__.update(
-            home=home, settings=settings, secrets=secrets, lake=lake, audit=audit
-        )
-        return opened
+    def made_of(cls, settings: Settings, **parts: object) -> "AppContext":
+        """Return an installation whose ``parts``, by the names of its properties, are open already."""
+        made = cls(settings.home, debug=False)
+        made.__dict__.update(parts, settings=settings)
+        return made
 
     def note_reading(self, subject: str, command: str, action: str = "content.read") -> None:
         """Write into the audit log that a person is about to read what people or agents said.

@@ -73,6 +73,7 @@ def examine(settings: Settings, home: Home) -> list[CheckResult]:
         _prices,
         _webhooks,
         _lake,
+        _homes,
         _sql,
         _plugins,
     ):
@@ -340,6 +341,36 @@ def _lake(settings: Settings, home: Home) -> Iterator[CheckResult]:
         return
     rows = lake.query("select count(*) as steps from steps").to_pylist()[0]["steps"]
     yield CheckResult("lake", "ok", f"{rows} steps at {settings.lake.path}")
+
+
+def _homes(settings: Settings, home: Home) -> Iterator[CheckResult]:
+    from headrace.app.context import AppContext
+    from headrace.services.homes import SILENT, Homes
+    from lakehouse.lake import Lake
+
+    if not _holds_anything(settings) or not home.identity.exists():
+        return
+    lake = Lake.read(settings.lake.path, options=settings.lake.options)
+    homes = Homes.of(AppContext.made_of(settings, home=home, lake=lake))
+    for one in homes.with_another_key():
+        yield CheckResult(
+            "homes",
+            "failure",
+            f"home {one.name} of this lake names people by another master key",
+            "Consent and erasure by name miss the rows of one of you: give both homes the same master key.",
+        )
+    silent = [one for one in homes.others() if datetime.now(UTC) - one.seen_at > SILENT]
+    for one in silent:
+        yield CheckResult(
+            "homes",
+            "warning",
+            f"nobody heard of home {one.name} of this lake since {one.seen_at:%Y-%m-%d}; its {len(one.legal_holds)} "
+            "legal holds count on, and it carries out no erasure",
+            f"Start its governor; if it is gone, destroy its keys, then `headrace lake forget {one.name}`.",
+        )
+    others = len(homes.others())
+    if others and not silent:
+        yield CheckResult("homes", "ok", f"{others} more write to this lake")
 
 
 def _holds_anything(settings: Settings) -> bool:

@@ -8,24 +8,52 @@ import typer
 
 from headrace.app.context import AppContext
 from headrace.app.output import jsonable, note, print_fields, print_json, print_rows, progress
-from headrace.cli.common import JsonOption
+from headrace.cli.common import JsonOption, YesOption, confirm
 
 app = typer.Typer(help="The tables: status and maintenance.", no_args_is_help=True)
 
 
 @app.command()
 def status(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Show rows, bytes, files, freshness, growth per day, the next vacuum and what expires when."""
-    from headrace.services.lake_report import print_status, spool_lag
+    """Show rows, bytes, files, freshness, growth, the next vacuum, what expires when, and which homes write here."""
+    from headrace.services.homes import Homes
+    from headrace.services.lake_report import home_rows, print_status, spool_lag
     from lakehouse.maintenance.status import lake_status
 
     running = AppContext.of(context)
     report = lake_status(running.lake, vacuum_hours=running.settings.lake.vacuum_hours)
     lag = spool_lag(running.settings, running.home, running.secrets)
+    homes = home_rows(Homes.of(running), running.lake.query)
     if as_json:
-        print_json({"lake": jsonable(report), "spool": jsonable(lag)})
+        print_json({"lake": jsonable(report), "spool": jsonable(lag), "homes": jsonable(homes)})
     else:
-        print_status(report, lag)
+        print_status(report, lag, homes)
+
+
+@app.command()
+def forget(
+    context: typer.Context,
+    home: Annotated[
+        str, typer.Argument(help="Name of the home, as `headrace lake status` has it.")
+    ],
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget a home that is gone: its legal holds keep nothing any more. Its rows stay."""
+    from headrace.services.homes import Homes
+
+    running = AppContext.of(context)
+    confirm(f"Forget home {home}, with its legal holds?", yes=yes)
+    forgotten = Homes.of(running).forget(home)
+    told = () if forgotten is None else forgotten.legal_holds
+    holds = [one.name for one in told]
+    running.audit.append(
+        actor=running.user.name,
+        action="lake.home_forgotten",
+        subject=home,
+        detail={"legal_holds": [*holds]},
+    )
+    print_fields({"home": home, "legal holds": holds}, as_json=as_json)
 
 
 @app.command()
@@ -42,7 +70,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     running = AppContext.of(context)
     settings, home = running.settings.lake, running.home.create()
     with progress("maintaining", quiet=as_json) as advance:
-        holds = holds_of(running.settings, running.lake.query)
+        holds = holds_of(running)
         done = maintain_home(
             running.lake,
             settings,
@@ -206,7 +234,7 @@ def expire(
 
     running = AppContext.of(context)
     with progress("expiring", quiet=as_json) as advance:
-        holds = holds_of(running.settings, running.lake.query)
+        holds = holds_of(running)
         report = expire_rows(running.lake, dry_run=dry_run, progress=advance, holds=holds)
     raw = sweep_raw(running.settings, running.home, running.audit, dry_run=dry_run)
     if not dry_run:

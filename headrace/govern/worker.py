@@ -29,6 +29,7 @@ from headrace.govern.maintenance import CARRY_TRIALS, MAINTAIN, VERIFY_AUDIT, Ba
 from headrace.govern.near_duplicates import leave_near, open_near
 from headrace.govern.policy_in_force import POLICY_IN_FORCE, POLICY_REFUSED, last_policy
 from headrace.govern.quarantine_store import quarantine_of
+from headrace.govern.shared_lake import SharedLake
 from headrace.govern.source import Source
 from headrace.pipeline import DISK_ERRORS, BatchReport, Pipeline
 from headrace.services.anchors import LakeWitness
@@ -229,6 +230,9 @@ def build_pipeline(
     checkpoints.recover(lake, behind)
     consents = _consents(lake, settings)
     dialects = (http_tools(settings.gateway.routes), *load_plugins(DIALECTS))
+    keys = subject_keys_of(home, secrets)
+    parts = {"home": home, "secrets": secrets, "lake": lake, "audit": audit, "subject_keys": keys}
+    app = AppContext.made_of(settings, **parts)
     return Pipeline(
         checkpoints=checkpoints,
         source=Source(
@@ -248,7 +252,7 @@ def build_pipeline(
             audit,
             report,
             home=home,
-            subject_keys=subject_keys_of(home, secrets),
+            subject_keys=keys,
             consents=consents,
             engine=engine,
             workers=settings.engine.workers,
@@ -257,9 +261,8 @@ def build_pipeline(
         lake=lake,
         audit=audit,
         prices=RecordedPrices(lake, load_prices(settings.gateway.prices)),
-        waiting=WaitingCases(
-            AppContext.around(home, settings, secrets, lake, audit), consents, dialects
-        ),
+        waiting=WaitingCases(app, consents, dialects),
+        others=SharedLake(app, report),
     )
 
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from governance.audit import GOVERNOR
 from headrace.app.context import AppContext
 from headrace.govern.near_duplicates import sweep_near
 from headrace.govern.spool_expiry import sealed_captures
 from headrace.services.consent import pseudonyms_of
 from headrace.services.holds import holds_of
+from headrace.services.homes import Homes
 from headrace.services.progress_store import ERASURE, progress_of
 from headrace.services.quarantine import QuarantineErasure, drop_held
+from headrace.services.seen_erasures import DoneErasure, SeenErasures
 from lakehouse.erasure.erase import RemovalReport, erase_subject, erasures_of
 from proxy.inline.kept_histories import KeptHistories
 from train.registry.artifacts import ArtifactRegistry
@@ -21,6 +24,7 @@ from train.runs.folders import sweep as sweep_runs
 from trajectory.canonical import JsonValue
 from trajectory.errors import ConfigurationError
 from trajectory.files import READABLE, make_folders, replace_file
+from trajectory.portable import PSEUDONYM
 
 type Progress = Callable[[int, int], None]
 
@@ -67,7 +71,7 @@ def erasure_of(app: AppContext, request: ErasureRequest) -> tuple[dict[str, Json
 def preview(app: AppContext, request: ErasureRequest) -> RemovalReport:
     """Tell what an erasure would take; nothing is changed."""
     pseudonyms = [one for each in _pseudonyms(app, request) for one in each]
-    holds = holds_of(app.settings, app.lake.query)
+    holds = holds_of(app)
     return erase_subject(
         app.lake, request.tenant, pseudonyms, reference=None, dry_run=True, holds=holds
     )
@@ -107,8 +111,9 @@ def _erased(
     before = drop_held(app, request.tenant, request.actor, "erasure")
     earlier = erasures_of(app.lake, request.tenant, pseudonyms)
     finished: list[Erasure] = []
+    seen = SeenErasures(app.home.secrets, app.lake.query)
 
-    def finish(report: RemovalReport) -> None:
+    def finish(report: RemovalReport) -> Sequence[str]:
         sweep_near(app.home, app.lake)
         sweep_runs(app.lake, app.home.runs)
         forgotten = ArtifactRegistry(app.home.artifacts, source=app.lake).sweep()
@@ -136,9 +141,12 @@ def _erased(
                 "provider_histories_removed": histories,
                 "artifact_facts_removed": forgotten.facts,
                 "artifacts_changed": [*forgotten.versions],
+                "other_homes": [one.name for one in Homes.of(app).others()],
             },
         )
+        seen.add(report.removal_id)
         finished.append(Erasure(report, keys, quarantine, certificate))
+        return sorted(on_hold)
 
     erase_subject(
         app.lake,
@@ -146,10 +154,35 @@ def _erased(
         pseudonyms,
         reference=request.reference,
         progress=progress,
-        holds=holds_of(app.settings, app.lake.query),
+        holds=holds_of(app),
         finish=finish,
     )
     return finished[0]
+
+
+def carry_out(app: AppContext, erasure: DoneErasure) -> None:
+    """Do on this home's keys and sealed copies what an erasure did that another home of the lake ran.
+
+    The same call may be made again after it was killed.
+    """
+    quarantine = drop_held(app, erasure.tenant, GOVERNOR, "erasure")
+    sweep_near(app.home, app.lake)
+    sweep_runs(app.lake, app.home.runs)
+    ArtifactRegistry(app.home.artifacts, source=app.lake).sweep()
+    histories = _forget_histories(app, erasure.gone)
+    keys = app.subject_keys.destroy(erasure.gone)
+    app.audit.append(
+        actor=GOVERNOR,
+        action="erasure.carried_out",
+        subject=erasure.erasure_id,
+        detail={
+            "tenant": erasure.tenant,
+            "keys_destroyed": keys,
+            "held_exchanges_dropped": quarantine.dropped,
+            "held_exchanges_under_legal_hold": quarantine.kept,
+            "provider_histories_removed": histories,
+        },
+    )
 
 
 def _forget_histories(app: AppContext, pseudonyms: Sequence[str]) -> int:
@@ -250,4 +283,21 @@ def _pseudonyms(app: AppContext, request: ErasureRequest) -> list[tuple[str, ...
     if request.people:
         return list(request.people)
     check_names(request.names)
+    if any(not PSEUDONYM.fullmatch(name.strip()) for name in request.names):
+        _refuse_other_keys(app)
     return [pseudonyms_of(app.secrets, request.tenant, name) for name in request.names]
+
+
+def _refuse_other_keys(app: AppContext) -> None:
+    """Refuse an erasure by name where some rows of the lake name people by another key.
+
+    Raises:
+        ConfigurationError: there is such a home; nothing was erased.
+    """
+    if others := Homes.of(app).with_another_key():
+        names = ", ".join(one.name for one in others)
+        raise ConfigurationError(
+            f"home {names} of this lake names people by another master key, so its rows of this person would stay. "
+            "Homes that share a lake need one master key; until then give the person's pseudonyms (subject_…) of "
+            "every home. `headrace lake forget` is for a home that is gone. Nothing was erased."
+        )

@@ -1,22 +1,27 @@
 """Legal holds as the policy in force has them: over rows that were stored before a hold, too.
 
 A hold is declared after the fact and lifted again. What a row was stamped with at its capture says
-which hold counted then; whether it may be deleted now, the policy in force says.
+which hold counted then; whether it may be deleted now, the policies in force say: this home's, and those of the other
+homes of its lake.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from governance.passes.admit import agents_of, regions_of
 from governance.policy import Facts, Match, load_bundle
 from governance.policy.retention import LegalHold
 from headrace.app.settings import Settings
+from headrace.services.homes import Homes
 from lakehouse.read.conversations import RunSql
 from trajectory.errors import RetryableError
 from trajectory.exchange import Exchange
+
+if TYPE_CHECKING:
+    from headrace.app.context import AppContext
 
 _SETTLED_SECONDS = 0.5
 """An editor, `cp` and a mounted ConfigMap have written a file long before."""
@@ -43,14 +48,25 @@ WHERE q.status = 'held' AND q.tenant_id = ? AND q.trajectory_id IN (SELECT unnes
 """
 
 
-def holds_of(settings: Settings, query: RunSql) -> Callable[[str, Sequence[str]], set[str]]:
-    """Return what tells which of a tenant's trajectories a legal hold of the policy keeps."""
-    holds = holds_in(settings)
+def holds_of(app: "AppContext") -> Callable[[str, Sequence[str]], set[str]]:
+    """Return what tells which of a tenant's trajectories a legal hold keeps; see :func:`holds_of_lake`."""
+    holds = holds_of_lake(app)
 
     def held(tenant: str, trajectories: Sequence[str]) -> set[str]:
-        return held_now(query, holds, tenant, trajectories)
+        return held_now(app.lake.query, holds, tenant, trajectories)
 
     return held
+
+
+def holds_of_lake(app: "AppContext") -> tuple[LegalHold, ...]:
+    """Return the legal holds of this home's policy, and those that the other homes of its lake told.
+
+    Raises:
+        PolicyError: the policy is wrong.
+        RetryableError: its files change again and again, or what another home says cannot be read.
+    """
+    others = Homes.of(app).others()
+    return (*holds_in(app.settings), *(hold for one in others for hold in one.legal_holds))
 
 
 def holds_in(

@@ -9,18 +9,23 @@ from headrace.app.master_key import Secrets
 from headrace.app.output import print_fields, print_rows
 from headrace.app.settings import Settings
 from headrace.govern.checkpoint import CheckpointStore
+from headrace.services.homes import Homes
+from lakehouse.read.conversations import RunSql
 from proxy.spool import Cursor, SpoolLag
 
 if TYPE_CHECKING:
     from lakehouse.maintenance.status import LakeStatus
     from proxy.spool import SpoolLag
 
+_ERASURES_SINCE = """
+SELECT count(DISTINCT erasure_id) AS n FROM erasures WHERE status = 'done' AND recorded_at > ?
+"""
 _BAR = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def print_status(report: "LakeStatus", lag: "SpoolLag") -> None:
+def print_status(report: "LakeStatus", lag: "SpoolLag", homes: Sequence[dict[str, Any]]) -> None:
     """Print the whole state of a lake."""
     print_rows(_tables(report), as_json=False, title=report.root, empty="no rows yet")
     most = max((day.stored_bytes for day in report.growth), default=0)
@@ -41,7 +46,25 @@ def print_status(report: "LakeStatus", lag: "SpoolLag") -> None:
         for month in report.expiring
     ]
     print_rows(expiring, as_json=False, title="expires", empty="")
+    shared = homes if len(homes) > 1 else ()
+    print_rows(shared, as_json=False, title="homes that write here", empty="")
     print_fields(_summary(report, lag), as_json=False)
+
+
+def home_rows(homes: Homes, query: RunSql) -> list[dict[str, Any]]:
+    """Return what each home of the lake says, and how many erasures were done since it was seen."""
+    other = {one.name for one in homes.with_another_key()}
+    return [
+        {
+            "home": one.name,
+            "here": one.name == homes.name,
+            "seen_at": one.seen_at,
+            "legal_holds": [hold.name for hold in one.legal_holds],
+            "erasures_since": query(_ERASURES_SINCE, [one.seen_at])["n"][0].as_py(),
+            "same_master_key": one.name not in other,
+        }
+        for one in homes.all()
+    ]
 
 
 def _tables(report: "LakeStatus") -> Sequence[dict[str, Any]]:

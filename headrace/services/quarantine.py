@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
 from headrace.govern.quarantine_store import QuarantineStore, quarantine_of, write_again
-from headrace.services.holds import holds_exchange, holds_in
+from headrace.services.holds import holds_exchange, holds_of_lake
 from proxy.recording.spool_factory import open_spool
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
@@ -117,7 +117,7 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineE
     Nobody can search sealed content for a person who is to be erased. What was sealed and has no case,
     since its batch was killed and then judged by another policy, goes too.
     """
-    content, holds = content_of(app), holds_in(app.settings)
+    content, holds = content_of(app), holds_of_lake(app)
     there, held = content.names(), cases(app)
     found = [row for row in held if row["tenant_id"] == tenant and row["exchange_id"] in there]
     go = [

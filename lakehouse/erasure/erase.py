@@ -82,7 +82,7 @@ def erase_subject(
     dry_run: bool = False,
     progress: Progress | None = None,
     holds: Holds | None = None,
-    finish: Callable[[RemovalReport], None] | None = None,
+    finish: Callable[[RemovalReport], Sequence[str]] | None = None,
 ) -> RemovalReport:
     """Remove a person from the lake.
 
@@ -98,7 +98,8 @@ def erase_subject(
         progress: called with trajectories done and in all.
         holds: the legal holds in force; without it, those that rows were stamped with count.
         finish: called with the report before the erasure counts as done: what it does outside the
-            lake is part of it, and done again when it was killed.
+            lake is part of it, and done again when it was killed. It returns all names of people whom a
+            legal hold keeps, as other homes are to know them.
 
     Raises:
         ConfigurationError: no pseudonym was given.
@@ -128,7 +129,7 @@ def erase_subject(
     report = replace(report, ended=tuple(ended), held_subjects=held_subjects)
     if not dry_run:
         if finish is not None:
-            finish(report)
+            report = replace(report, held_subjects=tuple(finish(report)))
         _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
         for name, people in ended.items():
             _record(lake, tenant, people, name, "done", None, {"ended_by": removal_id})

@@ -55,5 +55,31 @@ class Notes:
         except FileNotFoundError:
             return None
 
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of the notes that begin so, in order.
+
+        Raises:
+            RetryableError: they cannot be listed.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        try:
+            found = self._location.files().get_file_info(
+                FileSelector(_FOLDER, allow_not_found=True)
+            )
+        except OSError as error:
+            raise RetryableError(
+                f"{self._location.root}/{_FOLDER}: the notes cannot be listed ({error}); run the same again"
+            ) from error
+        return sorted(
+            info.base_name
+            for info in found
+            if info.type == FileType.File and info.base_name.startswith(prefix)
+        )
+
+    def remove(self, name: str) -> None:
+        """Remove a note, if it is there."""
+        self._location.remove(f"{_FOLDER}/{name}")
+
     def _path(self, name: str) -> Path:
         return self._location.folder / _FOLDER / name

@@ -12,6 +12,7 @@ from governance.policy import load_bundle
 from governance.quality import RowGate
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
+from headrace.govern.shared_lake import Alone
 from headrace.govern.source import Source
 from headrace.pipeline import Pipeline
 from lakehouse.lake import Lake
@@ -77,6 +78,7 @@ def pipeline_of(
         lake=lake,
         audit=AuditLog(home / "audit.jsonl", b"l" * 32),
         prices=RecordedPrices(lake, load_prices()),
+        others=Alone(),
     )
 
 

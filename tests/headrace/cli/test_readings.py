@@ -22,7 +22,7 @@ SHOW_NONE = {
     "up", "env", "doctor", "demo", "config show", "console sessions", "console end-session", "login",
     "logout", "whoami", "trajectory list", "trajectory schema", "trajectory import", "harness list",
     "lineage", "feedback", "lake status", "lake maintain", "lake compact", "lake price", "lake prices",
-    "lake vacuum", "lake verify", "lake expire", "policy check", "policy test", "policy explain",
+    "lake vacuum", "lake verify", "lake expire", "lake forget", "policy check", "policy test", "policy explain",
     "policy diff", "policy dry-run", "policy adopt", "policy schema", "consent grant", "consent withdraw",
     "consent import", "consent show", "quarantine list", "quarantine show", "quarantine release",
     "quarantine drop", "approvals list", "approvals approve", "approvals deny", "approvals credential", "trajectory correct", "requests list",

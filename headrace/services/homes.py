@@ -1,0 +1,122 @@
+"""Homes that share a lake: each tells the others its legal holds, and by which key it names people.
+
+A note of each home lies beside the tables. Its governor writes it when the policy in force changes, and every hour.
+What it says counts until its home says otherwise, or a person has it forgotten: the holds of a home whose governor
+is down count on, and `headrace lake status` shows since when nobody heard of it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from governance.policy.retention import LegalHold
+from headrace.govern.checkpoint import installation_name
+from trajectory.canonical import bytes_hash
+from trajectory.errors import ConfigurationError, RetryableError
+
+if TYPE_CHECKING:
+    from headrace.app.context import AppContext
+    from lakehouse.storage.notes import Notes
+
+_PREFIX = "home-"
+SILENT = timedelta(days=7)
+"""Who was not heard of for so long may be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeNote:
+    """What a home says of itself."""
+
+    name: str
+    seen_at: datetime
+    """When it last said so, by its own clock."""
+    legal_holds: tuple[LegalHold, ...]
+    """Of its policy in force."""
+    people_key: str
+    """Tells one key that names people from another."""
+
+
+class Homes:
+    """The homes of a lake, seen from one of them."""
+
+    def __init__(self, notes: "Notes", name: str, people_key: str) -> None:
+        """Look at a lake as the home ``name``, which names people by the key that ``people_key`` tells."""
+        self._notes = notes
+        self.name = name
+        self._people_key = people_key
+
+    @classmethod
+    def of(cls, app: "AppContext") -> "Homes":
+        """Look at an installation's lake from its home."""
+        told = bytes_hash(app.secrets.derive(b"pseudonym-key-name"))
+        return cls(app.lake.notes(), installation_name(app.home.identity), told)
+
+    def publish(self, legal_holds: Sequence[LegalHold]) -> None:
+        """Tell the other homes which holds count here; it is on the disk when this returns.
+
+        Raises:
+            RetryableError: it could not be written.
+        """
+        said = {
+            "seen_at": datetime.now(UTC).isoformat(),
+            "legal_holds": [one.model_dump(mode="json", exclude_unset=True) for one in legal_holds],
+            "people_key": self._people_key,
+        }
+        self._notes.put(f"{_PREFIX}{self.name}", json.dumps(said).encode(), lasting=True)
+
+    def all(self) -> tuple[HomeNote, ...]:
+        """Return what each home says, this one too, in the order of their names.
+
+        Raises:
+            RetryableError: what one says cannot be read.
+        """
+        return tuple(self._read(name) for name in self._notes.names(_PREFIX))
+
+    def others(self) -> tuple[HomeNote, ...]:
+        """Return what the other homes say; see :meth:`all`."""
+        return tuple(
+            self._read(name)
+            for name in self._notes.names(_PREFIX)
+            if name != f"{_PREFIX}{self.name}"
+        )
+
+    def with_another_key(self) -> tuple[HomeNote, ...]:
+        """Return the homes that name people by another key than this one: no erasure by name reaches their rows."""
+        return tuple(one for one in self.others() if one.people_key != self._people_key)
+
+    def forget(self, name: str) -> HomeNote | None:
+        """Remove what a home said, and return it; None where that could not be read.
+
+        If its governor still runs, it says it again.
+
+        Raises:
+            ConfigurationError: there is no such home.
+        """
+        if f"{_PREFIX}{name}" not in self._notes.names(_PREFIX):
+            raise ConfigurationError(
+                f"no home {name!r} has written to this lake; `headrace lake status` lists them."
+            )
+        try:
+            said = self._read(f"{_PREFIX}{name}")
+        except RetryableError:
+            said = None
+        self._notes.remove(f"{_PREFIX}{name}")
+        return said
+
+    def _read(self, note: str) -> HomeNote:
+        name = note.removeprefix(_PREFIX)
+        try:
+            said = json.loads(self._notes.get(note) or b"")
+            return HomeNote(
+                name,
+                datetime.fromisoformat(said["seen_at"]),
+                tuple(LegalHold.model_validate(one) for one in said["legal_holds"]),
+                said["people_key"],
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise RetryableError(
+                f"what home {name} says of its legal holds cannot be read ({type(error).__name__}), so nothing may be "
+                f"deleted: start its governor, with the same version as here, or `headrace lake forget {name}`"
+            ) from None

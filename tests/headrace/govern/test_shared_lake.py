@@ -1,0 +1,163 @@
+"""Two homes on one lake: a hold of either keeps rows, and an erasure of either reaches the keys of both."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from governance.policy.bundle import SHIPPED
+from headrace.app.context import AppContext
+from headrace.govern.quarantine_store import quarantine_of
+from headrace.services.consent import pseudonyms_of
+from headrace.services.erasure import ErasureRequest, erase_person
+from headrace.services.homes import Homes
+from lakehouse.lake import Lake
+from tests.headrace.installations import PlantedInstallation, chat
+from tests.lakehouse import make
+from tests.lakehouse.erasure.test_erase import about
+from trajectory.errors import ConfigurationError
+from trajectory.exchange import Exchange
+
+MAIL = "leonie.hartwig@corp-mail.de"
+HOLD = '[{name: case-7, match: {tenant: acme}, reference: "AZ 7/26"}]'
+RETENTION = """apiVersion: headrace/v1
+kind: Retention
+metadata: {name: holds}
+spec:
+  classes: {standard: 365}
+  default: standard
+  legal_holds: %s
+"""
+
+type Make = Callable[..., PlantedInstallation]
+
+
+@pytest.fixture
+def make_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    monkeypatch.setenv("HEADRACE_LAKE_PATH", str(tmp_path / "lake"))
+    monkeypatch.setenv("HEADRACE_MASTER_KEY", "ab" * 32)
+
+    def made(name: str, *, key: str = "ab" * 32) -> PlantedInstallation:
+        policy = tmp_path / f"policy-{name}"
+        policy.mkdir()
+        for file in (SHIPPED / "gdpr").glob("*.yaml"):
+            (policy / file.name).write_text(file.read_text())
+        monkeypatch.setenv("HEADRACE_MASTER_KEY", key)
+        return PlantedInstallation(tmp_path / name, str(policy))
+
+    return made
+
+
+def app_of(home: PlantedInstallation) -> AppContext:
+    return AppContext(home.home.root, debug=False)
+
+
+def said_by(number: int) -> Exchange:
+    return chat(number, [{"role": "user", "content": f"Write to {MAIL}, my mail address."}])
+
+
+def test_an_erasure_reaches_the_keys_and_sealed_copies_of_the_other_home(make_home: Make) -> None:
+    one, two = make_home("one"), make_home("two")
+    one.govern(said_by(1))
+    two.govern(said_by(2))
+    person = pseudonyms_of(two.secrets, "acme", MAIL)[0]
+    assert app_of(one).subject_keys.known(person)
+    assert app_of(two).subject_keys.known(person)
+    held = quarantine_of(two.home, two.secrets)
+    held.keep([said_by(3)])
+    erase_person(app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    assert app_of(one).subject_keys.known(person) is None
+    two.govern()
+    assert app_of(two).subject_keys.known(person) is None
+    assert held.names() == frozenset()
+    (entry,) = [
+        entry for entry in app_of(two).audit.entries() if entry.action == "erasure.carried_out"
+    ]
+    assert json.loads(entry.detail)["keys_destroyed"] == 1
+    assert [e for e in app_of(one).audit.entries() if e.action == "erasure.carried_out"] == []
+
+
+def test_the_key_of_who_came_back_stays(make_home: Make) -> None:
+    """Carried out once, and not again at the next start."""
+    one, two = make_home("one"), make_home("two")
+    two.govern(said_by(1))
+    erase_person(app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    two.govern()
+    person = pseudonyms_of(two.secrets, "acme", MAIL)[0]
+    key = app_of(two).subject_keys.key(person)
+    two.begin_again()
+    two.govern()
+    assert app_of(two).subject_keys.known(person) == key
+
+
+def test_a_home_that_is_told_of_erasures_for_the_first_time_leaves_its_keys(
+    make_home: Make,
+) -> None:
+    one = make_home("one")
+    erase_person(app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    person = pseudonyms_of(one.secrets, "acme", MAIL)[0]
+    two = make_home("two")
+    key = app_of(two).subject_keys.key(person)
+    two.govern()
+    assert app_of(two).subject_keys.known(person) == key
+
+
+def expired(app: AppContext) -> int:
+    """Run the retention sweep of a home; return how many steps the lake has left."""
+    from headrace.govern.maintenance import swept
+    from headrace.services.holds import holds_of
+
+    swept(app.lake, app.audit, app.home, actor="oda", holds=holds_of(app))
+    return int(app.lake.query("SELECT 1 FROM steps").num_rows)
+
+
+def test_a_hold_of_one_home_keeps_rows_from_the_sweep_of_the_other(
+    make_home: Make, tmp_path: Path
+) -> None:
+    one, two = make_home("one"), make_home("two")
+    past = make.NOON - timedelta(days=1000)
+    Lake.open(str(tmp_path / "lake")).append(
+        about("t0", "p0", expires_at=past), app_id="a", version=0
+    )
+    retention = tmp_path / "policy-two" / "retention.yaml"
+    shipped = retention.read_text()
+    retention.write_text(RETENTION % HOLD)
+    two.govern()
+    assert expired(app_of(one)) == 2
+    retention.write_text(shipped)
+    two.govern()
+    assert expired(app_of(one)) == 0
+
+
+def test_whom_a_hold_of_another_home_keeps_is_not_erased_and_keeps_the_keys(
+    make_home: Make, tmp_path: Path
+) -> None:
+    one, two = make_home("one"), make_home("two")
+    one.govern(said_by(1))
+    two.govern(said_by(2))
+    (tmp_path / "policy-two" / "retention.yaml").write_text(RETENTION % HOLD)
+    two.govern()
+    done = erase_person(app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    assert done.report.held == 2
+    two.govern()
+    person = pseudonyms_of(two.secrets, "acme", MAIL)[0]
+    assert app_of(one).subject_keys.known(person)
+    assert app_of(two).subject_keys.known(person)
+
+
+def test_an_erasure_by_name_is_refused_where_another_home_names_people_otherwise(
+    make_home: Make,
+) -> None:
+    other = make_home("other", key="cd" * 32)
+    other.govern()
+    one = make_home("one")
+    app = app_of(one)
+    with pytest.raises(ConfigurationError, match="another master key"):
+        erase_person(app, ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    pseudonym = pseudonyms_of(app.secrets, "acme", MAIL)[0]
+    erase_person(app, ErasureRequest("acme", [pseudonym], "oda"), lambda *_: None)
+    (gone,) = Homes.of(app).with_another_key()
+    Homes.of(app).forget(gone.name)
+    erase_person(app, ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)

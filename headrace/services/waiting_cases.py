@@ -99,22 +99,27 @@ class WaitingCases:
             if exchange is None:
                 continue  # it was changed: a person has to look at it
             try:
-                self._ask(exchange)
+                if not self._ask(exchange):
+                    # A trace names the end user, the exchange does not: a person releases it.
+                    waiting[row["quarantine_id"]] = waiting.pop(row["quarantine_id"])
+                    continue
             except NoAnswerError:
                 waiting[row["quarantine_id"]] = waiting.pop(row["quarantine_id"])
                 break
             answered.append(row)
         return answered
 
-    def _ask(self, exchange: Exchange) -> None:
+    def _ask(self, exchange: Exchange) -> bool:
+        """Ask about the end users whom an exchange names; return whether it names any."""
         if not isinstance(self._consents, EndUserLookup):
-            return
+            return True
         calls, _ = read_records([exchange], self._dialects)
         for call in calls:
             if call.end_user:
                 tenant = call.exchange.client.tenant_id
                 key = self._app.secrets.derive(b"pseudonym")
                 self._consents.ask(tenant, call.end_user, subject_id(key, tenant, call.end_user))
+        return any(call.end_user for call in calls)
 
     def _of_answered_conversations(self, waiting: dict[str, Case]) -> list[Case]:
         """Return the cases of conversations in which no call waits for the service any more."""

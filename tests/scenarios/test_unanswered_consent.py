@@ -9,6 +9,7 @@ import pytest
 from headrace.cli import run
 from lakehouse.lake import Lake
 from tests.headrace.installations import ALL, PlantedInstallation, chat
+from tests.scenarios.test_late_users import TRACE, export, of
 from tests.support.consent_service import FAILURES, ConsentService, consent_service
 from trajectory.exchange import Exchange
 
@@ -159,3 +160,17 @@ def test_after_a_call_that_was_dropped_without_an_answer_its_conversation_is_not
     }
     assert house.ledger()[-2:] == [("left_out", ["consent:no-answer"]), ("stored", [])]
     assert house.at_rest(["zebras"]) == {}
+
+
+def test_a_call_whose_user_only_its_trace_names_waits_for_a_person(
+    house: AskingInstallation,
+) -> None:
+    """The exchange that waits does not say of whom to ask; going on by itself, it would be held again for ever."""
+    house.service.failure = "status"
+    one = call(3, "Refund me.")
+    within = (*one.request.headers, ("traceparent", f"00-{TRACE}-{1:016x}-01"))
+    traced = replace(one, request=replace(one.request, headers=within))
+    assert house.govern(traced, export(9, of(PERSON, 1, 6))) == {"quarantined": 1, "control": 1}
+    house.service.failure = ""
+    assert house.govern() == {}
+    assert AWAITS in house.ledger()

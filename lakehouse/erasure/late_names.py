@@ -8,16 +8,20 @@ so that maintenance ends what a crash interrupted. Versions from before can no l
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from governance.records import GovernanceRecord, Rewrite
 from lakehouse.erasure.removal import again
+from lakehouse.errors import in_one_line
 from lakehouse.read.sources import literal
 from lakehouse.schema.tables import TABLES
+from trajectory.errors import RetryableError
 from trajectory.files import sync_folder
 
 if TYPE_CHECKING:
@@ -45,11 +49,11 @@ def rewrite_rows(
     tells that. The same call may be made again; of decisions on a step the latest holds.
 
     Raises:
-        RetryableError: a table kept changing; make the same call again.
+        RetryableError: a table kept changing, or the disk took nothing; make the same call again.
     """
     if not rewrites:
         return
-    with lake.lease():
+    with lake.lease(), _retryable():
         lake.append_rows("governance", decisions)
         days = {(one.table, one.tenant_id, one.event_date.isoformat()) for one in rewrites}
         noted = _noted(lake)
@@ -62,6 +66,18 @@ def rewrite_rows(
             else:
                 _merge(lake, table, tenant, columns, some)
         forget_replaced(lake)
+
+
+@contextmanager
+def _retryable() -> Iterator[None]:
+    """Turn what delta-rs says of a full disk into the error after which the governor waits."""
+    try:
+        yield
+    except DeltaError as error:
+        raise RetryableError(
+            f"stored rows could not be rewritten ({in_one_line(error)}); nothing was lost: check disk space "
+            "and permissions"
+        ) from error
 
 
 def forget_replaced(lake: "Lake") -> int:

@@ -13,6 +13,8 @@ from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
 from tests.lakehouse import make
 from tests.lakehouse.power import Power
+from tests.support.full_disk import full_disk
+from trajectory.errors import RetryableError
 
 
 def test_a_day_of_which_nothing_is_left_leaves_no_file(tmp_path: Path) -> None:
@@ -34,6 +36,25 @@ def test_a_day_of_which_nothing_is_left_leaves_no_file(tmp_path: Path) -> None:
     assert {one.check for one in verify(lake).findings if one.severity == "error"} <= {
         "tokens belong to steps"
     }
+
+
+def test_a_full_disk_is_an_error_after_which_the_same_is_tried_again(tmp_path: Path) -> None:
+    """The governor waits then; another error would end it, and the next start would meet the same batch."""
+    lake = Lake.open(str(tmp_path))
+    lake.append(make.batch("t0"), app_id="a", version=0)
+    version = lake.table("messages").version()
+    with pytest.raises(RetryableError, match="disk space"), full_disk():
+        _merged(lake)
+    assert version == lake.table("messages").version()
+    rewritten(lake)
+    assert "[]" in lake.query("SELECT parts FROM messages")["parts"].to_pylist()
+
+
+def _merged(lake: Lake) -> None:
+    """Rewrite a row where its note is written already, as a second try finds it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakehouse.erasure.late_names._note", lambda *_: None)
+        rewritten(lake)
 
 
 class CutError(Exception):

@@ -117,12 +117,11 @@ class GatewayAddon:
         self._callers.disconnects(client)
 
     def ended(self, client: connection.Client) -> bool:
-        """Tell whether no more may pass in a tunnel: the key that opened it ended, or a budget is used up."""
+        """Tell whether no more may pass in a tunnel: the key that opened it ended."""
         known = self._callers.of_forward(client, ())
-        reason = Reason.NO_KEY if known is None else self.services.admission.used_up(known)
-        if reason is not None:
-            self._counters.refusals[reason] += 1
-        return reason is not None
+        if known is None:
+            self._counters.refusals[Reason.NO_KEY] += 1
+        return known is None
 
     # Requests.
 

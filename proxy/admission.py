@@ -426,17 +426,13 @@ class AdmissionControl:
             admitted: what began it.
             asks: the client may ask for another turn, which counts as a request.
         """
-        if not self._is_known(admitted):
+        if not self.is_known(admitted):
             return Reason.NO_KEY
-        return self.used_up(admitted.client, asks=asks)
-
-    def used_up(self, client: ClientIdentity, *, asks: bool = False) -> Reason | None:
-        """Return which limit of a client's key has nothing left; that of requests where one is asked for."""
-        limits = self.limits_of(client)
+        limits = self.limits_of(admitted.client)
         if limits is None:
             return None
         look = self._budgets.over if asks else self._budgets.used_up
-        denial = look(client.key_id, limits, time.time())
+        denial = look(admitted.client.key_id, limits, time.time())
         return None if denial is None else denial.reason
 
     def turn(self, client: ClientIdentity) -> None:
@@ -445,7 +441,7 @@ class AdmissionControl:
         if limits is not None and limits.requests_per_minute is not None:
             self._budgets.request(client.key_id, time.time())
 
-    def _is_known(self, admitted: AdmittedRequest) -> bool:
+    def is_known(self, admitted: AdmittedRequest) -> bool:
         """Tell whether what a client said of itself still counts: keys and sessions end, secrets are rotated."""
         plan = admitted.plan
         if admitted.mode != "base_url":

@@ -329,15 +329,18 @@ class ResponseInFlight:
             meter.next_message()
 
     def ended(self) -> bool:
-        """Tell whether no more of a stream of events may pass: its client's key ended, or a budget is used up."""
+        """Tell whether no more of a stream of events may pass: its client's key ended.
+
+        What an answer costs is owed once it began. So a budget that other calls use up cuts none.
+        """
         now = time.monotonic()
         if not self._streams or self.holds or now < self._looked + _LOOK_SECONDS:
             return False
         self._looked = now
-        reason = self._services.admission.ended(self._admitted)
-        if reason is not None:
-            self._services.counters.refusals[reason] += 1
-        return reason is not None
+        known = self._services.admission.is_known(self._admitted)
+        if not known:
+            self._services.counters.refusals[Reason.NO_KEY] += 1
+        return not known
 
     def account(self, outcome: ExchangeOutcome, sent_bytes: int) -> None:
         """Take the answer off the key's budgets, and note whether token ids came as asked.

@@ -107,6 +107,8 @@ class QuarantineRecord:
     policy_hash: str
     status: str = "held"
     """held | released | dropped"""
+    part_of: str | None = None
+    """The exchange in the spool that brought the call with others; None where it came alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,6 +204,6 @@ def _without_folder(batch: SpoolBatch) -> Counter[str]:
 
 def _held_back(batch: SpoolBatch, governed: GovernedBatch) -> list[Exchange]:
     """Return the exchanges that go to quarantine: once governed, the spool lets go of them."""
-    held = {row.exchange_id for row in governed.quarantine}
+    held = {row.part_of or row.exchange_id for row in governed.quarantine}
     exchanges = [one for one in batch.records if isinstance(one, Exchange)] if held else []
     return [one for one in exchanges if one.exchange_id in held]

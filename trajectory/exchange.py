@@ -123,7 +123,22 @@ class Exchange:
     put in none."""
     released_of: str = ""
     """The held exchange that this is, judged again; empty for what a gateway captured."""
+    released_calls: tuple[tuple[str, str], ...] = ()
+    """Of an exchange with several calls, those that were released: the id that each had at first, and its new
+    one. Empty where all of it is to be judged."""
+    part_of: str = ""
+    """The exchange in the spool that this call came in with others; empty where it came alone."""
     schema_version: ClassVar[int] = SCHEMA_VERSION
+
+    @property
+    def first_id(self) -> str:
+        """The id that it had at first: a release from quarantine has another, and the same step."""
+        return self.released_of or self.exchange_id
+
+    @property
+    def is_context(self) -> bool:
+        """Whether it only comes along, judged long ago: other calls of its exchange were released."""
+        return bool(self.released_calls) and not self.released_of
 
 
 ASKED_BY = "asked_by"

@@ -179,6 +179,8 @@ def _exchange(
     return replace(
         exchange,
         exchange_id=f"{milliseconds:012x}{digest[:20]}",
+        part_of=exchange.exchange_id,
+        released_of="",
         started_at=started,
         first_byte_at=None,
         ended_at=ended,

@@ -190,6 +190,7 @@ class RowWriter:
             reason=reason_word(one.reasons[0]),
             detail=json.dumps(detail, sort_keys=True),
             policy_hash=self.policy_hash,
+            part_of=exchange.part_of or None,
         )
 
     def _decision_on_ended(self, one: EndedCall) -> GovernanceRecord | None:

@@ -248,7 +248,8 @@ def _explain_row(running: AppContext, bundle: "PolicyBundle", name: str) -> "Exp
         ).to_pylist()
         return [_record(record, row) for row in found]
 
-    ledger = rows("exchanges", LedgerRecord)
+    # A step that was held and then released has a line for each.
+    ledger = sorted(rows("exchanges", LedgerRecord), key=lambda row: row.disposition != "stored")
     step = (ledger[0].step_id if ledger else None) or name
     governance = running.lake.query(
         "select * from governance where step_id = $id order by decided_at", parameters={"id": step}

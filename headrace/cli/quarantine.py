@@ -32,6 +32,7 @@ def list_cases(
     as_json: JsonOption = False,
 ) -> None:
     """List cases with their reason, and whether their content can still be released."""
+    from headrace.govern.quarantine_store import kept_as
     from headrace.services.quarantine import cases, content_of
 
     running = AppContext.of(context)
@@ -45,7 +46,7 @@ def list_cases(
             "stage": row["stage"],
             "reason": row["reason"],
             "status": row["status"],
-            "content": "sealed" if row["exchange_id"] in kept else "gone",
+            "content": "sealed" if kept_as(row) in kept else "gone",
         }
         for row in cases(running, tenant=tenant, reason=reason, status=status)[:limit]
     ]
@@ -59,12 +60,13 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one case: where it was held, why, and under which policy; never its content."""
+    from headrace.govern.quarantine_store import kept_as
     from headrace.services.quarantine import content_of, named
 
     running = AppContext.of(context)
     (row,) = named(running, [case])
     fields = {name: value for name, value in row.items() if name != "event_date"}
-    fields["content"] = "sealed" if row["exchange_id"] in content_of(running).names() else "gone"
+    fields["content"] = "sealed" if kept_as(row) in content_of(running).names() else "gone"
     print_fields(jsonable(fields), as_json=as_json)
 
 

@@ -4,13 +4,16 @@ A held exchange cannot be kept in clear, and its redaction is often what failed;
 the spool keeps it, sealed with AES-GCM under a key of its own, and for a few days only. Release
 writes it into the spool again: it is judged anew, under the policy that is in force then, and
 nothing passes that policy would hold. What a legal hold is about stays as long as the hold.
+
+An exchange may bring several calls: spans of an export, steps of a document, turns of a WebSocket. It is kept
+whole and once, however many of them are held. A release of some writes all of it, and says which it releases.
 """
 
 import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,6 +37,8 @@ from trajectory.exchange import (
 )
 from trajectory.files import delete_lastingly, delete_leftovers, make_folders, replace_file
 
+CALLS_AT_ONCE = 500
+"""Calls that one record of the spool may release: the head that names them has room for 64 KiB."""
 _NONCE_BYTES = 12
 _SUFFIX = ".sealed"
 
@@ -120,14 +125,39 @@ def quarantine_of(home: Home, secrets: Secrets) -> QuarantineStore:
     return QuarantineStore(home.held, secrets.derive(b"quarantine"))
 
 
-def write_again(writer: SpoolWriter, exchange: Exchange) -> str:
-    """Write an exchange into the spool under a new id, its times as they were; return the id.
+def kept_as(case: Mapping[str, Any]) -> str:
+    """Return the name under which the exchange of a case is kept."""
+    return str(case["part_of"] or case["exchange_id"])
 
-    The id is the same each time: a release that was killed is done again, and governed once.
+
+def released_id(name: str) -> str:
+    """Return the id of what is released from quarantine, an exchange or a call in it.
+
+    It is the same each time: a release that was killed is done again, and governed once.
     """
-    before = exchange.exchange_id
-    name = before[:12] + hashlib.sha256(before.encode()).hexdigest()[:20]
-    released = replace(exchange, exchange_id=name, released_of=before)
+    return name[:12] + hashlib.sha256(name.encode()).hexdigest()[:20]
+
+
+def with_released(exchange: Exchange, calls: Collection[str]) -> Exchange:
+    """Return an exchange of which only these calls are to be judged again.
+
+    Args:
+        exchange: as it was kept; of one that was released before, its calls may be held again.
+        calls: their ids, ``CALLS_AT_ONCE`` at most.
+    """
+    known = exchange.released_calls or [(one, one) for one in sorted(calls)]
+    return replace(
+        exchange,
+        released_of=exchange.released_of if exchange.released_calls else exchange.exchange_id,
+        released_calls=tuple((first, released_id(now)) for first, now in known if now in calls),
+    )
+
+
+def write_again(writer: SpoolWriter, exchange: Exchange) -> str:
+    """Write an exchange into the spool under a new id, its times as they were; return the id."""
+    calls = "".join(now for _, now in exchange.released_calls)
+    name = released_id(exchange.exchange_id + calls)
+    released = replace(exchange, exchange_id=name, released_of=exchange.first_id)
     writer.append_all(exchange_records(released))
     return name
 
@@ -167,6 +197,7 @@ def _read(said: dict[str, Any]) -> Exchange:
         artifacts=tuple(said.get("artifacts", ())),
         subjects=None if said.get("subjects") is None else tuple(said["subjects"]),
         released_of=said.get("released_of", ""),
+        released_calls=tuple((first, now) for first, now in said.get("released_calls", ())),
     )
 
 

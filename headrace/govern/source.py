@@ -175,7 +175,11 @@ class Source:
     def _unknown(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Leave out what the ledger has already: the spool is read again from its beginning."""
         stored = self._in_ledger(calls)
-        return [call for call in calls if call.exchange.exchange_id not in stored]
+        return [
+            call
+            for call in calls
+            if call.exchange.is_context or call.exchange.exchange_id not in stored
+        ]
 
     def without_stored(self, assembly: Assembly, known: KnownContent) -> Assembly:
         """Return the assembly without what was handed in or released, and is stored already."""
@@ -264,11 +268,12 @@ def _is_torn_release(record: SpoolRecord) -> bool:
 
 
 def _without_stored_steps(assembly: Assembly, known: KnownContent) -> Assembly:
-    """Return the assembly without the handed-in steps that are stored already."""
+    """Return the assembly without the steps that are stored already: handed in again, or released."""
     asked: dict[str, set[str]] = defaultdict(set)
     for placed in assembly.placed:
-        if placed.call.exchange.mode in (IMPORTED, TRACED):
-            asked[placed.call.exchange.client.tenant_id].add(placed.step_id)
+        exchange = placed.call.exchange
+        if exchange.mode in (IMPORTED, TRACED) or exchange.released_of:
+            asked[exchange.client.tenant_id].add(placed.step_id)
     stored = {step for tenant, steps in asked.items() for step in known.known_steps(tenant, steps)}
     if not stored:
         return assembly

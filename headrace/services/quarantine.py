@@ -3,11 +3,20 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import batched
 from typing import Any, NamedTuple
 
 from headrace.app.context import AppContext
 from headrace.app.installation import gateway_config
-from headrace.govern.quarantine_store import QuarantineStore, quarantine_of, write_again
+from headrace.govern.quarantine_store import (
+    CALLS_AT_ONCE,
+    QuarantineStore,
+    kept_as,
+    quarantine_of,
+    released_id,
+    with_released,
+    write_again,
+)
 from headrace.services.holds import holds_exchange, holds_of_lake
 from proxy.recording.spool_factory import open_spool
 from trajectory.canonical import canonical_json
@@ -70,37 +79,67 @@ def chosen(
 
 
 def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
-    """Write the exchanges of cases into the spool again; return the cases whose content was there."""
+    """Write the calls of cases into the spool again; return the cases whose content was there.
+
+    What an exchange brought beside them stays as it was judged, and what of it is held stays held.
+    """
     content = content_of(app)
     spool = gateway_config(app.settings, app.home.create()).spool
     released: list[Case] = []
     with _held_still(app, found) as held:
         with open_spool(spool, app.secrets.derive(b"spool")) as writer:
-            for row in sorted(held, key=lambda row: row["started_at"]):
-                exchange = content.read(row["exchange_id"])
-                if exchange is not None:
-                    released.append({**row, "released_as": write_again(writer, exchange)})
+            for name, rows in _by_exchange(held.cases):
+                exchange = content.read(name)
+                if exchange is None:
+                    continue
+                calls = [row["exchange_id"] for row in rows if row["part_of"]]
+                some = [with_released(exchange, few) for few in batched(calls, CALLS_AT_ONCE)]
+                for part in some or [exchange]:
+                    write_again(writer, part)
+                released += [
+                    {**row, "released_as": released_id(row["exchange_id"])} for row in rows
+                ]
             writer.finish()  # before the sealed copies go: a power cut may come
         _close(app, released, "released", actor)
-        content.drop(row["exchange_id"] for row in released)
+        content.drop({kept_as(row) for row in released} - held.needed)
     return released
 
 
 def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None = None) -> int:
-    """Delete the sealed content of cases, of which the ledger keeps the line; return how many were held."""
+    """Delete the sealed content of cases, of which the ledger keeps the line; return how many were held.
+
+    An exchange of which more calls are held goes with the last of them.
+    """
     with _held_still(app, found) as held:
-        content_of(app).drop(row["exchange_id"] for row in held)
-        _close(app, held, "dropped", actor, why=why)
-    return len(held)
+        content_of(app).drop({kept_as(row) for row in held.cases} - held.needed)
+        _close(app, held.cases, "dropped", actor, why=why)
+    return len(held.cases)
+
+
+class _HeldCases(NamedTuple):
+    """Cases that are held while somebody closes them."""
+
+    cases: list[Case]
+    needed: set[str]
+    """The exchanges of other cases that are held."""
 
 
 @contextmanager
-def _held_still(app: AppContext, found: Sequence[Case]) -> Iterator[list[Case]]:
+def _held_still(app: AppContext, found: Sequence[Case]) -> Iterator[_HeldCases]:
     """Give those of the cases that nobody has closed meanwhile; nobody else closes any until the end."""
     make_folders(app.home.held, 0o700)
     with locked(app.home.held, wait=True):
-        held = {row["quarantine_id"] for row in cases(app)}
-        yield [row for row in found if row["quarantine_id"] in held]
+        held = {row["quarantine_id"]: kept_as(row) for row in cases(app)}
+        mine = [row for row in found if held.pop(row["quarantine_id"], None)]
+        yield _HeldCases(mine, set(held.values()))
+
+
+def _by_exchange(found: Sequence[Case]) -> Iterator[tuple[str, list[Case]]]:
+    """Yield the exchanges of cases with these, the earliest first."""
+    places: dict[str, list[Case]] = {}
+    for row in sorted(found, key=lambda row: row["started_at"]):
+        places.setdefault(kept_as(row), []).append(row)
+    yield from places.items()
 
 
 class QuarantineErasure(NamedTuple):
@@ -119,15 +158,11 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineE
     """
     content, holds = content_of(app), holds_of_lake(app)
     there, held = content.names(), cases(app)
-    found = [row for row in held if row["tenant_id"] == tenant and row["exchange_id"] in there]
-    go = [
-        row
-        for row in found
-        if not holds_exchange(holds, content.opened(row["exchange_id"]), tenant)
-    ]
+    found = [row for row in held if row["tenant_id"] == tenant and kept_as(row) in there]
+    go = [row for row in found if not holds_exchange(holds, content.opened(kept_as(row)), tenant)]
     dropped = drop(app, go, actor, why=why)
     orphans, kept = [], len(found) - len(go)
-    for name in sorted(there.difference(row["exchange_id"] for row in held)):
+    for name in sorted(there.difference(map(kept_as, held))):
         exchange = content.opened(name)
         if exchange is None or exchange.client.tenant_id != tenant:
             continue

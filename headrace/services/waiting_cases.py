@@ -19,6 +19,7 @@ from governance.consent import (
 from governance.records import QuarantineRecord
 from governance.redact.pseudonym import subject_id
 from headrace.app.context import AppContext
+from headrace.govern.quarantine_store import kept_as
 from headrace.services.quarantine import Case, cases, content_of, release
 from trajectory.dialects.registry import Dialect
 from trajectory.errors import ConfigurationError, RetryableError
@@ -83,9 +84,7 @@ class WaitingCases:
             self._cases = {row["quarantine_id"]: row for row in found if _waits(row["reason"])}
         if self._cases:
             there = self._content.names()
-            self._cases = {
-                name: row for name, row in self._cases.items() if row["exchange_id"] in there
-            }
+            self._cases = {name: row for name, row in self._cases.items() if kept_as(row) in there}
         return self._cases
 
     def _answered(self, waiting: dict[str, Case]) -> list[Case]:
@@ -95,11 +94,11 @@ class WaitingCases:
             self._consents.refresh()
         answered = []
         for row in asked:
-            exchange = self._content.opened(row["exchange_id"])
+            exchange = self._content.opened(kept_as(row))
             if exchange is None:
                 continue  # it was changed: a person has to look at it
             try:
-                if not self._ask(exchange):
+                if not self._ask(exchange, row["exchange_id"]):
                     # A trace names the end user, the exchange does not: a person releases it.
                     waiting[row["quarantine_id"]] = waiting.pop(row["quarantine_id"])
                     continue
@@ -109,17 +108,18 @@ class WaitingCases:
             answered.append(row)
         return answered
 
-    def _ask(self, exchange: Exchange) -> bool:
-        """Ask about the end users whom an exchange names; return whether it names any."""
+    def _ask(self, exchange: Exchange, held: str) -> bool:
+        """Ask about the end user whom an exchange names for its held call; return whether it names one."""
         if not isinstance(self._consents, EndUserLookup):
             return True
         calls, _ = read_records([exchange], self._dialects)
         for call in calls:
-            if call.end_user:
+            if call.end_user and call.exchange.exchange_id == held:
                 tenant = call.exchange.client.tenant_id
                 key = self._app.secrets.derive(b"pseudonym")
                 self._consents.ask(tenant, call.end_user, subject_id(key, tenant, call.end_user))
-        return any(call.end_user for call in calls)
+                return True
+        return False
 
     def _of_answered_conversations(self, waiting: dict[str, Case]) -> list[Case]:
         """Return the cases of conversations in which no call waits for the service any more."""
@@ -138,7 +138,7 @@ class WaitingCases:
             row
             for row in rows
             if not any((row["tenant_id"], name) in still for name in places[row["quarantine_id"]])
-            and self._content.opened(row["exchange_id"]) is not None
+            and self._content.opened(kept_as(row)) is not None
         ][:_MOST]
 
 

@@ -37,6 +37,7 @@ CHANGES: dict[int, str] = {
     11: "steps: artifacts",
     12: "steps: mean_logprob",
     13: "signals: app_id, environment",
+    14: "quarantine: part_of",
 }
 """What each version of the lake brought; the newest is ``LAKE_VERSION``."""
 

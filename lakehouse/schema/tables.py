@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.schema.columns import CONTENT_TABLES, REGISTRY_TABLES, ColumnSpec
 
-LAKE_VERSION = 13
+LAKE_VERSION = 14
 """Version of the whole set of tables; stored with each table, raised by a migration."""
 
 VERSION_PROPERTY = "headrace.lakeVersion"

@@ -52,6 +52,7 @@ def exchange_records(exchange: Exchange) -> list[tuple[int, bytes]]:
         artifacts=exchange.artifacts,
         subjects=exchange.subjects,
         released_of=exchange.released_of,
+        released_calls=exchange.released_calls,
     )
     head = request_head(
         name,
@@ -147,6 +148,7 @@ class _Origin:
     artifacts: tuple[str, ...]
     subjects: tuple[str, ...] | None
     released_of: str
+    released_calls: tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=1024)
@@ -157,8 +159,18 @@ def _origin(packed: bytes) -> _Origin:
     artifacts = tuple(added[0]) if added else ()
     subjects = None if len(added) < 2 or added[1] is None else tuple(added[1])
     released_of = added[2] if len(added) > 2 else ""
+    released_calls = tuple((first, now) for first, now in added[3]) if len(added) > 3 else ()
     return _Origin(
-        client, route, mode, upstream, served, shadow_of, artifacts, subjects, released_of
+        client=client,
+        route=route,
+        mode=mode,
+        upstream=upstream,
+        served=served,
+        shadow_of=shadow_of,
+        artifacts=artifacts,
+        subjects=subjects,
+        released_of=released_of,
+        released_calls=released_calls,
     )
 
 
@@ -239,6 +251,7 @@ class OpenExchange:
             artifacts=origin.artifacts,
             subjects=origin.subjects,
             released_of=origin.released_of,
+            released_calls=origin.released_calls,
         )
 
     def _response(self) -> tuple[datetime | None, HttpResponse | None]:

@@ -86,6 +86,7 @@ def pack_origin(
     artifacts: Sequence[str] = (),
     subjects: Sequence[str] | None = None,
     released_of: str = "",
+    released_calls: Sequence[tuple[str, str]] = (),
 ) -> bytes:
     """Return the part of a request head that is the same for one key, route, mode and version."""
     named = subjects is not None or bool(released_of)
@@ -103,6 +104,7 @@ def pack_origin(
             *((list(artifacts),) if artifacts or named else ()),
             *((None if subjects is None else list(subjects),) if named else ()),
             *((released_of,) if released_of else ()),
+            *(([*map(list, released_calls)],) if released_calls else ()),
         ]
     ).encode()
 

@@ -9,7 +9,7 @@ import pytest
 from headrace.cli import run
 from lakehouse.lake import Lake
 from tests.headrace.installations import ALL, PlantedInstallation, chat
-from tests.scenarios.test_late_users import TRACE, export, of
+from tests.scenarios.test_late_users import TRACE, called, export, of
 from tests.support.consent_service import FAILURES, ConsentService, consent_service
 from trajectory.exchange import Exchange
 
@@ -174,3 +174,20 @@ def test_a_call_whose_user_only_its_trace_names_waits_for_a_person(
     house.service.failure = ""
     assert house.govern() == {}
     assert AWAITS in house.ledger()
+
+
+def test_calls_of_one_export_go_on_with_the_answers_about_their_own_users(
+    house: AskingInstallation,
+) -> None:
+    house.service.failure = "status"
+    spans = [
+        called(number, 9, f"Item {number}.", user__id=person)
+        for number, person in ((1, PERSON), (2, OTHER))
+    ]
+    assert house.govern(export(5, *spans)) == {"control": 1, "quarantined": 2}
+    house.service.failure, house.service.granted[PERSON] = "", [*ALL]
+    before = len(house.service.asked)
+    assert house.govern() == {"stored": 2}
+    assert {*house.service.names()[before:]} == {PERSON, OTHER}
+    assert house.usable() == [{*ALL}] * 2
+    assert list(house.home.held.glob("*.sealed")) == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from trajectory.assembly.approvals import ApprovalLinks
 from trajectory.assembly.call_facts import Fact, LinkFact, PlacementDecision
@@ -15,12 +16,19 @@ from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, P
 from trajectory.assembly.sessions import place_feedback
 from trajectory.assembly.state import AssemblerState
 from trajectory.call import Call, CallKind
-from trajectory.exchange import Feedback
+from trajectory.exchange import ClientIdentity, Feedback, SpoolPosition
 
 _GROUP_LIMIT = 20_000
 """More calls than this are not placed anew for a late one, which is then put where it fits."""
 _FACTS_OF_STEPS = 4
 """How many facts of one trajectory are kept for each step that is."""
+
+
+class Sender(NamedTuple):
+    """Who a call came from, and where it stood in the spool."""
+
+    client: ClientIdentity
+    position: SpoolPosition
 
 
 class Assembler:
@@ -54,7 +62,9 @@ class Assembler:
         self._approvals = ApprovalLinks(self._index, self._make)
         self._latest = (0.0, "")
         self.fresh: Sequence[Fact] = ()
-        """The calls of the latest batch, in the order of their starts."""
+        """The calls of the latest batch that are to be judged, in the order of their starts."""
+        self.senders: dict[str, Sender] = {}
+        """Who the latest batch came from, by short hash of the tenant and of the scope."""
         self.moved: Mapping[Fact, PlacementDecision] = {}
         """Calls of earlier batches that the latest one gave another place to, or may have, with
         what was decided about them before."""
@@ -75,24 +85,32 @@ class Assembler:
 
     def assemble(self, calls: Sequence[Call], feedback: Sequence[Feedback] = ()) -> Assembly:
         """Place one batch of calls, then the feedback that came with it."""
-        unique = {call.exchange.exchange_id: call for call in calls}
         unplaced: list[Call] = []
         fresh: list[Fact] = []
         listings: list[Fact] = []
-        tenants: dict[str, str] = {}
+        released: list[Fact] = []
+        self.senders = {}
         shadows: list[tuple[PlacedCall, PlacedLink]] = []
-        for call in sorted(unique.values(), key=_started):
-            self.state.clock = call.exchange.started_at.timestamp()
-            if call.exchange.exchange_id in self.state.facts:
+        for call in sorted(_unique(calls), key=_started):
+            exchange = call.exchange
+            self.state.clock = exchange.started_at.timestamp()
+            if (known := self.state.facts.get(exchange.first_id)) is not None:
+                if exchange.released_of:  # its place is known; now it may be stored there
+                    known.call = call
+                    released.append(known)
+                    self._from(known, call)
                 continue
-            if call.kind is CallKind.MODEL and call.exchange.shadow_of:
+            if call.kind is CallKind.MODEL and exchange.shadow_of:
                 shadows.append(place_shadow(self._make, call))
                 continue
             fact = self._facts.fact(call)
             if fact is not None:
-                tenants[fact.tenant] = call.exchange.client.tenant_id
+                self._from(fact, call)
+                if exchange.released_of:
+                    self._index.forget_step(fact.step_id)
             if fact is None or fact.kind == "tools":
-                unplaced.append(call)
+                if not exchange.is_context:
+                    unplaced.append(call)
                 listings += [fact] if fact is not None else []
             elif fact.step_id not in self._index.steps:
                 fresh.append(fact)
@@ -106,9 +124,12 @@ class Assembler:
         late = [fact for fact in fresh if fact.order < newest]
         self._mend(fresh, late, self._misled_by(fresh, listings))
         before, self._placer.before = self._placer.before, {}
-        for fact in fresh:
+        for fact in (*fresh, *released):
             before.pop(fact, None)
-        self.fresh, self.moved = sorted(fresh, key=_began), before
+        placed = [_placed(fact, self._resumed(fact)) for fact in (*fresh, *released)]
+        judged = [fact for fact in (*fresh, *released) if not _is_context(fact)]
+        self.fresh, self.moved = sorted(judged, key=_began), before
+        tenants = {name: sender.client.tenant_id for name, sender in self.senders.items()}
         for item in feedback:
             tenants[self._make.short("tenant", item.client.tenant_id)] = item.client.tenant_id
         answered = self._approvals.take(feedback)
@@ -116,21 +137,30 @@ class Assembler:
             tuple(
                 sorted(
                     [
-                        *(_placed(fact, self._resumed(fact)) for fact in fresh),
-                        *(placed for placed, _ in shadows),
+                        *(one for one in placed if not one.call.exchange.is_context),
+                        *(shadow for shadow, _ in shadows),
                     ],
-                    key=lambda placed: _started(placed.call),
+                    key=lambda one: _started(one.call),
                 )
             ),
             tuple(unplaced),
-            (*self._links(fresh, answered, tenants), *(link for _, link in shadows)),
+            (
+                *self._links(judged, answered, tenants),
+                *(link for _, link in shadows),
+            ),
             place_feedback(self._index, self._make, feedback),
             tuple(self._corrections(before, tenants)),
         )
         self._index.forget_reading()
-        self._let_go(fresh)
+        self._let_go((*fresh, *released))
         self._approvals.forget()
         return assembly
+
+    def _from(self, fact: Fact, call: Call) -> None:
+        """Write down who a call of the batch came from."""
+        sender = Sender(call.exchange.client, call.exchange.position)
+        self.senders.setdefault(fact.tenant, sender)
+        self.senders.setdefault(fact.scope, sender)
 
     def _place(self, facts: Iterable[Fact]) -> None:
         for fact in facts:
@@ -349,6 +379,19 @@ def _began(fact: Fact) -> tuple[float, str]:
     return fact.started, fact.exchange
 
 
+def _is_context(fact: Fact) -> bool:
+    return fact.call is not None and fact.call.exchange.is_context
+
+
+def _unique(calls: Iterable[Call]) -> Iterable[Call]:
+    """Return each call once: the latest, or one that is to be judged rather than one that comes along."""
+    found: dict[str, Call] = {}
+    for call in calls:
+        if call.exchange.first_id not in found or not call.exchange.is_context:
+            found[call.exchange.first_id] = call
+    return found.values()
+
+
 def _started(call: Call) -> tuple[datetime, str]:
     return call.exchange.started_at, call.exchange.exchange_id
 
@@ -419,8 +462,8 @@ def place_shadow(make: Fingerprinter, call: Call) -> tuple[PlacedCall, PlacedLin
     exchange = call.exchange
     placed = PlacedCall(
         call=call,
-        trajectory_id=make.identifier("trajectory", exchange.exchange_id),
-        step_id=make.identifier("step", exchange.exchange_id),
+        trajectory_id=make.identifier("trajectory", exchange.first_id),
+        step_id=make.identifier("step", exchange.first_id),
         step_index=0,
         parent_step_id=None,
         branch=0,

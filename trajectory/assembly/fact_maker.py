@@ -122,7 +122,7 @@ class FactMaker:
         tenant, scope, place = self._clients[client]
         started = exchange.started_at.timestamp()
         ended = (exchange.ended_at or exchange.started_at).timestamp()
-        fact = Fact(exchange.exchange_id, kind, started, ended, _turn(call, started, ended))
+        fact = Fact(exchange.first_id, kind, started, ended, _turn(call, started, ended))
         fact.tenant, fact.scope, fact.place, fact.call = tenant, scope, place, call
         self.name(fact)
         if call.hints:

@@ -241,6 +241,13 @@ class StateIndex:
         if fact.placement is not None:
             self._touched.add(fact.placement.trajectory_id)
 
+    def forget_step(self, step_id: str) -> None:
+        """Forget a step of a settled trajectory, if it is known: its call is placed anew."""
+        step = self.steps.get(step_id)
+        if step is not None:
+            self.state.trajectories[step.trajectory_id].steps.remove(step)
+            self._remove(step)
+
     def forget_reading(self) -> None:
         """Forget what was looked up: by the fact that was placed last, or for no fact."""
         self._reads, self._touched = [], set()

@@ -173,6 +173,9 @@ class Placer:
 
     def _begin(self, fact: Fact) -> TrajectoryNode:
         fact.closer()
+        known = self._index.state.trajectories.get(fact.trajectory_id)
+        if known is not None:  # it began a settled trajectory, and comes again
+            return known
         node = TrajectoryNode(
             trajectory_id=fact.trajectory_id,
             tenant=fact.tenant,

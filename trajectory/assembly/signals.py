@@ -11,17 +11,18 @@ them can be said again when a call that came late moves others to another place.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajectory.assembly import Assembler
+from trajectory.assembly.assembler import Sender
 from trajectory.assembly.call_facts import Fact, Placement
 from trajectory.assembly.fingerprint import result_text
 from trajectory.assembly.nodes import ChainNode, Clue
 from trajectory.assembly.result import Assembly, PlacedFeedback
 from trajectory.call import Call
 from trajectory.canonical import JsonObject
-from trajectory.exchange import ClientIdentity, ExchangeOutcome, Feedback, SpoolPosition
+from trajectory.exchange import ExchangeOutcome, Feedback
 from trajectory.message import Message, TextPart, ToolResultPart
 
 
@@ -78,9 +79,8 @@ class _Batch:
     was: frozenset[str | None]
     """Attempts that others repeated before the batch."""
     now: frozenset[str | None]
-    clients: dict[str, ClientIdentity] = field(default_factory=dict)
+    senders: Mapping[str, Sender]
     """By hash of scope, and of tenant: who a call of an earlier batch came from."""
-    position: SpoolPosition | None = None
 
 
 def harvest(assembler: Assembler, assembly: Assembly) -> tuple[PlacedFeedback, ...]:
@@ -112,14 +112,8 @@ def _common(assembler: Assembler, assembly: Assembly) -> _Batch:
     before = {fact: said[0] for fact, said in assembler.moved.items()}
     earlier = {**places, **before, **dict.fromkeys(fresh)}
     was = frozenset(place.retry_of for place in earlier.values() if place is not None)
-    calls = {placed.call.exchange.exchange_id: placed.call for placed in assembly.placed}
-    batch = _Batch(calls, was, now)
-    for fact in fresh:
-        exchange = calls[fact.exchange].exchange
-        batch.clients.setdefault(fact.tenant, exchange.client)
-        batch.clients.setdefault(fact.scope, exchange.client)
-        batch.position = batch.position or exchange.position
-    return batch
+    calls = {placed.call.exchange.first_id: placed.call for placed in assembly.placed}
+    return _Batch(calls, was, now, assembler.senders)
 
 
 def _repeats(assembler: Assembler) -> bool:
@@ -227,11 +221,10 @@ def _placed(
 ) -> PlacedFeedback:
     rule = _RULES[finding.clue.rule]
     call = batch.calls.get(fact.exchange)
-    client = batch.clients.get(fact.scope) or batch.clients[fact.tenant]
-    position = batch.position
+    client, position = batch.senders.get(fact.scope) or batch.senders[fact.tenant]
     if call is not None:
         client, position = call.exchange.client, call.exchange.position
-    if position is None or fact.placement is None:
+    if fact.placement is None:
         raise ValueError("signals follow from a batch of placed calls")
     feedback = Feedback(
         feedback_id=name,

@@ -223,6 +223,8 @@ def _exchange(whole: Exchange, number: int, turn: SocketTurn) -> Exchange:
     return replace(
         whole,
         exchange_id=whole.exchange_id if number == 0 else _name(whole.exchange_id, number),
+        part_of=whole.exchange_id,
+        released_of="",
         started_at=_when(turn.at),
         first_byte_at=_when(turn.events[0][0]) if turn.events else None,
         ended_at=_when(turn.events[-1][0]) if turn.events else whole.ended_at,

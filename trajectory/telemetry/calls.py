@@ -252,6 +252,8 @@ def _exchange(exchange: Exchange, span: Span, said: JsonObject, ahead: int) -> E
     return replace(
         exchange,
         exchange_id=span_exchange_id(exchange.client.tenant_id, span),
+        part_of=exchange.exchange_id,
+        released_of="",
         started_at=started,
         first_byte_at=None,
         ended_at=ended,

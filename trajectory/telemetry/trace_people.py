@@ -152,7 +152,7 @@ class TracePeople:
         for call in calls:
             if (own := _key_of(call)) is not None:
                 self._with_call(own, call)
-                fresh.setdefault(own, {})[call.exchange.exchange_id] = None
+                fresh.setdefault(own, {})[call.exchange.first_id] = None
         told: list[PlacedPeople] = []
         for key in grown | dict.fromkeys(fresh):
             trace = self._traces[key]
@@ -177,7 +177,7 @@ class TracePeople:
                 continue
             key = _key(call, call.span.trace_id)
             trace = self._traces.get(key)
-            if trace is not None and (known := trace.calls.get(call.exchange.exchange_id)):
+            if trace is not None and (known := trace.calls.get(call.exchange.first_id)):
                 known.stored_as = step
             if call.end_user is not None:
                 told.append(PlacedPeople(key.tenant_id, step, call.end_user, call.also_named, ()))
@@ -217,12 +217,12 @@ class TracePeople:
             raise ValueError("a call of a trace has its span")
         is_span = call.exchange.mode == MODE  # its export counts, not when it began
         trace = self._traces[key] if is_span else self._touched(key, call)
-        if call.exchange.exchange_id in trace.calls:
+        if call.exchange.first_id in trace.calls:
             return
         start = round(call.exchange.started_at.timestamp() * 1e9)
         if is_span:
             start = trace.spans[call.span.span_id].start
-        trace.calls[call.exchange.exchange_id] = _TracedCall(
+        trace.calls[call.exchange.first_id] = _TracedCall(
             call.span.span_id, start, call.end_user is not None
         )
         self._size += 1
@@ -249,7 +249,7 @@ class TracePeople:
         key = _key_of(call)
         if key is None:
             return call
-        people = self._traces[key].calls[call.exchange.exchange_id].people
+        people = self._traces[key].calls[call.exchange.first_id].people
         return with_people(call, people)
 
     def _forget(self) -> None:

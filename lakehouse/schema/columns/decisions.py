@@ -53,6 +53,7 @@ QUARANTINE = (
     content("detail", TEXT, "JSON with counts and field names, never values"),
     need("policy_hash", TEXT, "Content hash of the policy bundle"),
     need("status", TEXT, "held, released or dropped"),
+    may("part_of", TEXT, "The exchange in the spool that brought the call with others"),
 )
 
 EXCHANGES = (

@@ -41,6 +41,7 @@ def test_whom_it_is_about_and_what_the_gateway_added_comes_back(tmp_path: Path) 
         artifacts=("memory@2=f1+f2",),
         subjects=("subject-of-a-surrogate",),
         released_of="1" * 32,
+        released_calls=(("2" * 32, "3" * 32),),
     )
     store.keep([kept])
     assert store.read(kept.exchange_id) == kept

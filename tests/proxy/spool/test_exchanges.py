@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace.govern.quarantine_store import CALLS_AT_ONCE
 from proxy.spool.exchanges import OpenExchange, exchange_records
 from proxy.spool.records import RecordKind
 from tests.trajectory.world import World
@@ -64,4 +65,13 @@ def test_whom_surrogates_name_is_read_back() -> None:
     request = HttpRequest("POST", "/a", "", (), b"{}")
     for subjects in (None, (), ("subject_1", "subject_2")):
         one = replace(exchange(request, None, ExchangeOutcome.COMPLETE), subjects=subjects)
+        assert read_back(one) == one
+
+
+def test_which_calls_were_released_is_read_back() -> None:
+    request = HttpRequest("POST", "/a", "", (), b"{}")
+    whole = exchange(request, None, ExchangeOutcome.COMPLETE)
+    for count in (0, 2, CALLS_AT_ONCE):
+        calls = tuple((f"{number:032x}", f"{number:032d}") for number in range(count))
+        one = replace(whole, released_of="0" * 32, released_calls=calls)
         assert read_back(one) == one

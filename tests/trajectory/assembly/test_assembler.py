@@ -282,6 +282,53 @@ def test_so_many_calls_are_remembered_whatever_their_trajectories() -> None:
     assert [len(node.steps) for node in state.trajectories.values()] == [2, 3, 2, 3]
 
 
+def released(call: Call) -> Call:
+    """Return a call as a release from quarantine brings it again."""
+    name = call.exchange.exchange_id
+    return replace(
+        call, exchange=replace(call.exchange, exchange_id="f" + name[1:], released_of=name)
+    )
+
+
+def test_a_released_call_has_the_step_and_the_place_of_the_held_one() -> None:
+    world = World()
+    told, calls = [user("task")], []
+    for turn in range(3):
+        calls.append(world.chat(told, said(str(turn))))
+        told = [*told, said(str(turn)), user(f"more {turn}")]
+    for batches in ([calls], [[one] for one in calls], []):
+        assembler = Assembler(KEY)
+        before = [one for batch in batches for one in assembler.assemble(batch).placed]
+        for number, call in enumerate(calls):
+            (placed,) = assembler.assemble([released(call)]).placed
+            assert placed.call.exchange.exchange_id != call.exchange.exchange_id
+            if before:
+                assert replace(placed, call=call) == before[number]
+            again = Assembler(KEY, AssemblerState.from_json(assembler.state.to_json()))
+            assert again.assemble([released(call)]).placed == (placed,)
+
+
+def test_a_released_call_of_a_settled_trajectory_repeats_nobody() -> None:
+    world = World()
+    state = AssemblerState(max_steps=3)
+    assembler = Assembler(KEY, state)
+    told, calls, before = [user("task")], [], []
+    for turn in range(5):
+        calls.append(world.chat(told, said(str(turn))))
+        before += assembler.assemble(calls[-1:]).placed
+        told = [*told, said(str(turn)), user(f"more {turn}")]
+    (node,) = state.trajectories.values()
+    assert node.settled
+    for call, held in zip(calls, before, strict=True):
+        (placed,) = assembler.assemble([released(call)]).placed
+        assert (placed.step_id, placed.trajectory_id) == (held.step_id, held.trajectory_id)
+        assert (placed.parent_step_id, placed.step_index) == (held.parent_step_id, held.step_index)
+        assert (placed.retry_of, placed.duplicate_of) == (None, None)
+    assert [*state.trajectories.values()] == [node]
+    names = [step.step_id for step in node.steps]
+    assert len(names) == len(set(names))
+
+
 def responses(
     world: World,
     given: list[dict[str, object]] | str,

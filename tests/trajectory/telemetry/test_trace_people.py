@@ -214,3 +214,13 @@ def test_hostile_spans_end_nothing() -> None:
     loop = [below(2, 1, CHAIN), below(1, 2, CHAIN), below(1, 3, SAID), below(4, 4, SAID)]
     named = TracePeople(KEY).take(export(*loop, below(7, 5, {"user.id": "u"})))
     assert users(named.calls) == [None, None]
+
+
+def test_a_call_that_is_released_from_quarantine_is_of_the_user_who_was_told_meanwhile() -> None:
+    traces = TracePeople(KEY)
+    (held,) = (one for one in traces.take(export(below(1, 2, SAID))).calls if one.span)
+    traces.take(export(span(1, {"user.id": 17})))
+    own = held.exchange
+    again = replace(held, exchange=replace(own, exchange_id="e" * 32, released_of=own.exchange_id))
+    named = traces.take([again])
+    assert (users(named.calls), named.people) == (["17"], ())

@@ -1,0 +1,392 @@
+"""Held calls that came with others in one exchange: each is decided by itself, and nothing is stored twice."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governance.policy.bundle import SHIPPED
+from headrace.app.context import AppContext
+from headrace.services import quarantine
+from headrace.services.erasure import ErasureRequest, erase_person
+from lakehouse.lake import Lake
+from lakehouse.maintenance.verify import verify
+from proxy.spool import SpoolWriter
+from proxy.spool.exchanges import exchange_records
+from tests.headrace.installations import ALL, PlantedInstallation, chat
+from tests.trajectory.telemetry.test_calls import TRACE, pairs, text
+from trajectory.dialects.websocket import pack_message
+from trajectory.exchange import (
+    ClientIdentity,
+    Exchange,
+    ExchangeOutcome,
+    HttpRequest,
+    HttpResponse,
+    SpoolPosition,
+)
+from trajectory.imports import document_body, format_header
+from trajectory.message import Message, TextPart
+from trajectory.portable import PortableStep, Trajectory
+
+WORD = "zorvaquim"
+"""No detector takes it for personal data, so it rests in clear where it rests at all."""
+SHORT, LONG = "done", f"{WORD} " * 20
+RULE = """    - name: short-answers
+      expectation: expect_column_values_to_be_between
+      column: output_characters
+      max_value: %d
+"""
+
+
+def began(hours: float = 1) -> datetime:
+    """Return a moment of whole seconds some hours ago."""
+    return (datetime.now(UTC) - timedelta(hours=hours)).replace(microsecond=0)
+
+
+def whole(at: datetime, **changes: Any) -> Exchange:
+    """Return an exchange of tenant ``acme`` that brings several calls."""
+    base = Exchange(
+        exchange_id=f"{int(at.timestamp() * 1000):012x}" + "c" * 20,
+        client=ClientIdentity("acme", "app", "test", "key", ALL),
+        route="r",
+        mode="base_url",
+        upstream="http://u:1",
+        started_at=at,
+        first_byte_at=at,
+        ended_at=at + timedelta(minutes=5),
+        request=HttpRequest("POST", "/", "", (), b""),
+        response=HttpResponse(200, (), b""),
+        outcome=ExchangeOutcome.COMPLETE,
+        position=SpoolPosition("w", 0, 0),
+    )
+    return replace(base, **changes)
+
+
+def spans(answers: Sequence[str], at: datetime) -> Exchange:
+    """Return a trace export with a model's span for each answer."""
+    said: list[dict[str, Any]] = []
+    made: list[dict[str, Any]] = []
+    for number, answer in enumerate(answers):
+        said.append(text("user", f"question {number}"))
+        start = int((at + timedelta(seconds=number)).timestamp()) * 1_000_000_000
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.conversation.id": "s1",
+            "gen_ai.request.model": "m",
+            "gen_ai.response.id": f"r-{number}",
+            "gen_ai.response.finish_reasons": ["stop"],
+            "gen_ai.input.messages": json.dumps(said),
+            "gen_ai.output.messages": json.dumps([text("assistant", answer)]),
+        }
+        made.append(
+            {
+                "traceId": TRACE,
+                "spanId": f"{number + 1:016x}",
+                "name": "chat m",
+                "startTimeUnixNano": str(start),
+                "endTimeUnixNano": str(start + 500_000_000),
+                "attributes": pairs(attributes),
+            }
+        )
+        said.append(text("assistant", answer))
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": made}]}]}).encode()
+    kind = ("content-type", "application/json")
+    return whole(at, mode="otlp", request=HttpRequest("POST", "/v1/traces", "", (kind,), body))
+
+
+def document(answers: Sequence[str], at: datetime) -> Exchange:
+    """Return an imported document with a step for each answer."""
+    steps = tuple(
+        PortableStep(
+            (Message("user", (TextPart(f"question {number}"),)),),
+            Message("assistant", (TextPart(answer),)),
+        )
+        for number, answer in enumerate(answers)
+    )
+    body = document_body(Trajectory(steps, model="m"))
+    name, value = format_header("headrace")
+    headers = ((name.decode(), value.decode()),)
+    return whole(
+        at, mode="import", request=HttpRequest("POST", "/import/headrace", "", headers, body)
+    )
+
+
+def conversation(answers: Sequence[str], at: datetime) -> Exchange:
+    """Return a WebSocket connection with a turn for each answer, which sends only what is new."""
+    asked, told = b"", b""
+    for number, answer in enumerate(answers):
+        create: dict[str, Any] = {
+            "type": "response.create",
+            "model": "m",
+            "input": [{"role": "user", "content": f"question {number}"}],
+        }
+        if number:
+            create["previous_response_id"] = f"resp_{number - 1}"
+        output = {
+            "type": "message",
+            "id": f"msg_{number}",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": answer}],
+        }
+        done = {
+            "id": f"resp_{number}",
+            "object": "response",
+            "model": "m",
+            "status": "completed",
+            "output": [output],
+        }
+        moment = at.timestamp() + number
+        asked += pack_message(2 * number, moment, json.dumps(create).encode(), is_text=True)
+        event = {"type": "response.completed", "response": done}
+        told += pack_message(2 * number + 1, moment + 0.5, json.dumps(event).encode(), is_text=True)
+    upgrade = (("upgrade", "websocket"), ("connection", "upgrade"))
+    return whole(
+        at,
+        request=HttpRequest("GET", "/v1/responses", "", upgrade, asked),
+        response=HttpResponse(101, upgrade, told),
+    )
+
+
+KINDS = {"spans": spans, "steps": document, "turns": conversation}
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+class House:
+    """An installation whose policy holds long answers back, until it allows them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._policy = folder / "policy"
+        shutil.copytree(SHIPPED / "default", self._policy)
+        redaction = self._policy / "redaction.yaml"
+        redaction.write_text(redaction.read_text().replace("model: embedded", "model: null"))
+        self._quality = self._policy / "quality.yaml"
+        self._shipped = self._quality.read_text()
+        self._ask(60)
+        self.planted = PlantedInstallation(folder / "home", str(self._policy))
+        self.home = self.planted.home
+
+    def _ask(self, most: int) -> None:
+        asked = "  expectations:\n"
+        self._quality.write_text(self._shipped.replace(asked, asked + RULE % most, 1))
+
+    def allow(self) -> None:
+        self._ask(10_000)
+
+    def capture(self, *exchanges: Exchange) -> dict[str, int]:
+        """Write exchanges as a gateway does, and govern them."""
+        with SpoolWriter(self.home.spool, self.planted.secrets.derive(b"spool")) as writer:
+            for one in exchanges:
+                writer.append_all(exchange_records(one))
+        return self.planted.govern()
+
+    def app(self) -> AppContext:
+        return AppContext(self.home.root, debug=False)
+
+    def cases(self, status: str = "held") -> list[quarantine.Case]:
+        """Return the cases, the earliest first."""
+        return quarantine.cases(self.app(), status=status)[::-1]
+
+    def release(self, *cases: quarantine.Case) -> dict[str, int]:
+        """Release cases, and have them judged."""
+        assert len(quarantine.release(self.app(), cases, "una")) == len(cases)
+        return self.planted.govern()
+
+    def drop(self, case: quarantine.Case) -> None:
+        assert quarantine.drop(self.app(), [case], "una") == 1
+
+    def sealed(self) -> list[str]:
+        """Return the names of what is kept for a release."""
+        return sorted(quarantine.content_of(self.app()).names())
+
+    def steps(self) -> list[dict[str, Any]]:
+        """Return the stored steps of the exchange in their order, each once, in a lake without fault."""
+        lake = Lake.open(str(self.home.lake))
+        report = verify(lake, message_key=self.planted.secrets.derive(b"message"))
+        assert report.ok, report.findings
+        rows: list[dict[str, Any]] = lake.query(
+            "SELECT * FROM steps WHERE dialect <> 'openai.chat' ORDER BY step_index, started_at"
+        ).to_pylist()
+        return rows
+
+
+def assert_chain(steps: list[dict[str, Any]], length: int) -> None:
+    """Each step goes on from the one before it, in one trajectory."""
+    assert [step["step_index"] for step in steps] == [*range(length)]
+    assert [step["parent_step_id"] for step in steps[1:]] == [s["step_id"] for s in steps[:-1]]
+    assert len({step["trajectory_id"] for step in steps}) == 1
+
+
+@of_each_kind
+def test_a_released_call_takes_its_place_among_those_that_came_with_it(
+    kind: str, tmp_path: Path
+) -> None:
+    house = House(tmp_path)
+    captured = KINDS[kind]([SHORT, LONG, SHORT], began())
+    house.capture(captured)
+    middle, *after = house.cases()
+    assert middle["reason"] == "quality:short-answers"
+    # A turn that sent only what is new cannot do without the one before it.
+    assert [one["reason"] for one in after] == ["quality:parent-present"] * (kind == "turns")
+    assert house.sealed() == [captured.exchange_id], "once, under the name of the whole"
+    house.allow()
+    assert house.release(middle) == {"stored": 1}
+    assert house.sealed() == [captured.exchange_id] * len(after)
+    for one in after:
+        assert house.release(one) == {"stored": 1}
+    assert_chain(house.steps(), 3)
+    assert (house.cases(), house.sealed()) == ([], [])
+
+
+@of_each_kind
+@pytest.mark.parametrize("most", [1, quarantine.CALLS_AT_ONCE])
+def test_calls_of_one_exchange_are_released_at_once(
+    kind: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "CALLS_AT_ONCE", most)
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([LONG] * 3, began()))
+    house.allow()
+    assert house.release(*house.cases()) == {"stored": 3}
+    assert_chain(house.steps(), 3)
+    assert (house.cases(), house.sealed()) == ([], [])
+
+
+@of_each_kind
+def test_two_releases_of_one_exchange_are_judged_in_one_batch(kind: str, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([LONG, SHORT, LONG], began()))
+    house.allow()
+    held = house.cases()
+    for one in held[::-1]:
+        assert len(quarantine.release(house.app(), [one], "una")) == 1
+    assert house.planted.govern() == {"stored": len(held)}
+    assert_chain(house.steps(), 3)
+    assert house.sealed() == []
+
+
+@of_each_kind
+@pytest.mark.parametrize("first", ["drop", "release"])
+def test_one_call_is_dropped_and_another_of_its_exchange_released(
+    kind: str, first: str, tmp_path: Path
+) -> None:
+    house = House(tmp_path)
+    captured = KINDS[kind]([LONG, LONG], began())
+    house.capture(captured)
+    house.allow()
+    released, dropped = house.cases()
+    if first == "drop":
+        house.drop(dropped)
+        assert house.sealed() == [captured.exchange_id]
+        assert house.release(released) == {"stored": 1}
+    else:
+        assert house.release(released) == {"stored": 1}
+        assert house.sealed() == [captured.exchange_id]
+        house.drop(dropped)
+    assert house.sealed() == []
+    assert [one["status"] for one in house.cases("all")] == ["released", "dropped"]
+    assert len(house.steps()) == 1
+
+
+@of_each_kind
+def test_what_the_policy_holds_again_is_kept_again_and_stored_once(
+    kind: str, tmp_path: Path
+) -> None:
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([LONG, LONG], began()))
+    assert house.release(*house.cases()) == {"quarantined": 2}
+    assert len(house.sealed()) == 1
+    house.allow()
+    for one in house.cases():
+        assert house.release(one) == {"stored": 1}
+    assert_chain(house.steps(), 2)
+    assert (house.cases(), house.sealed()) == ([], [])
+
+
+@of_each_kind
+def test_a_call_finds_its_place_also_where_its_conversation_is_forgotten(
+    kind: str, tmp_path: Path
+) -> None:
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([SHORT, LONG], began(hours=30)))
+    house.capture(chat(1, [{"role": "user", "content": "later"}]))
+    house.allow()
+    house.planted.begin_again()
+    assert house.release(*house.cases()) == {"stored": 1}
+    assert_chain(house.steps(), 2)
+
+
+@of_each_kind
+@pytest.mark.parametrize("governed_between", [False, True])
+def test_a_release_that_was_killed_before_it_closed_its_case_is_done_again_once(
+    kind: str, governed_between: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([SHORT, LONG], began()))
+    house.allow()
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine, "_close", killed)
+        with pytest.raises(KeyboardInterrupt):
+            quarantine.release(house.app(), house.cases(), "una")
+    stored = house.planted.govern() if governed_between else {}
+    again = house.release(*house.cases())
+    assert stored.get("stored", 0) + again.get("stored", 0) == 1
+    assert_chain(house.steps(), 2)
+    assert house.sealed() == []
+
+
+@pytest.mark.parametrize("kind", ["spans", "steps"])
+def test_what_comes_again_after_its_release_is_stored_already(kind: str, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    captured = KINDS[kind]([SHORT, LONG], began(hours=30))
+    house.capture(captured)
+    house.allow()
+    house.release(*house.cases())
+    house.capture(chat(1, [{"role": "user", "content": "later"}]))
+    assert house.capture(replace(captured, exchange_id="d" * 32)) == {"control": 1}
+    assert_chain(house.steps(), 2)
+
+
+@of_each_kind
+def test_nothing_of_a_held_call_rests_outside_the_seal(kind: str, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([SHORT, LONG], began()))
+    assert house.planted.at_rest([WORD]) == {}
+    house.allow()
+    house.release(*house.cases())
+    assert house.planted.at_rest([WORD])
+
+
+@of_each_kind
+def test_an_erasure_takes_what_is_held_of_an_exchange(kind: str, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([SHORT, LONG, LONG], began()))
+    held = house.cases()
+    erased = erase_person(house.app(), ErasureRequest("acme", ["jo"], "oda"), lambda *_: None)
+    assert (erased.quarantine.dropped, house.sealed(), house.cases()) == (2, [], [])
+    house.allow()
+    assert quarantine.release(house.app(), held, "una") == []
+    assert house.planted.govern() == {}
+    assert len(house.steps()) == 1
+
+
+@of_each_kind
+def test_age_takes_an_exchange_with_all_that_is_held_of_it(kind: str, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.capture(KINDS[kind]([LONG, LONG], began()))
+    later = datetime.now(UTC) + timedelta(days=2)
+    assert quarantine.content_of(house.app()).expire(1, later) == 1
+    one, other = house.cases()
+    assert quarantine.release(house.app(), [one, other], "una") == []
+    house.drop(one)
+    assert house.cases() == [other]

@@ -4,22 +4,26 @@ Passes over lists judge a batch: admit, redact, select, identify, rows. Each ret
 and the calls that end there; whatever cannot be judged is held back, never passed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import NamedTuple
 
 from governance.consent import ConsentLookup
 from governance.executor import InlineRedaction, RedactionExecutor
 from governance.identifiers import Namer
 from governance.near.register import NearRegister
 from governance.passes.admit import Admissions
+from governance.passes.calls import EndedCall, LiveCall
 from governance.passes.feedback import FeedbackJudge, documents_in
 from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages
 from governance.passes.late_opt_outs import LateOptOuts
 from governance.passes.late_people import LatePeople
-from governance.passes.redact import RedactionPass
+from governance.passes.redact import RedactedBatch, RedactionPass
 from governance.passes.rows import RowWriter
-from governance.passes.select import SelectionPass
+from governance.passes.select import SelectedBatch, SelectionPass
+from governance.passes.shadows import followed, sort_copies
 from governance.policy.documents import PolicyBundle
 from governance.policy.retention import LegalHold
 from governance.quality import QualityGate, RowGate, build_gate
@@ -27,11 +31,25 @@ from governance.quality.leftovers import LeftoverCheck
 from governance.records import GovernedBatch
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import KnownContent
-from trajectory.assembly.result import Assembly
+from trajectory.assembly.assembler import SHADOW
+from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _from_live(link: PlacedLink, live: LiveCall | None) -> PlacedLink:
+    """Return a shadow's link, from the step under which the call that was copied is stored."""
+    return link if live is None else replace(link, from_step_id=live.decision.step_id)
+
+
+class _PassedCalls(NamedTuple):
+    """What the passes make of calls."""
+
+    ended: list[EndedCall]
+    redacted: RedactedBatch
+    selected: SelectedBatch
 
 
 class Governor:
@@ -112,30 +130,17 @@ class Governor:
         """
         now = self._clock()
         self._consents.refresh()
-        admissions = Admissions(
-            self._bundle,
-            self._consents,
-            self._known,
-            self._pseudonym_key,
-            now,
-            assembly.corrections,
-        )
+        calls = [one for one in assembly.placed if one.role_in_graph != SHADOW]
+        copies = [one for one in assembly.placed if one.role_in_graph == SHADOW]
+        admissions = self._admissions(now, corrections=assembly.corrections)
         late = LatePeople(
             self._bundle, self._consents, self._known, self._pseudonym_key, now, assembly
         )
         unplaced = admissions.unplaced(assembly.unplaced)
-        admitted = admissions.admit(assembly.placed)
-        redacted = self._redaction.redact(admitted.calls, now, late.ids)
-        readmitted = admissions.admit_again(redacted.calls)
-        selected = self._identity.identify(self._selection.select(readmitted.calls))
-        ended = [*unplaced, *admitted.ended, *redacted.ended, *readmitted.ended, *selected.ended]
+        done = self._passed(admissions, calls, now, late.ids)
+        ended, selected, redacted = [*unplaced, *done.ended], done.selected, done.redacted
         writer = RowWriter(self._bundle.content_hash, now, self._namer, self._known)
         rows = writer.rows(ended, selected)
-        corrections = writer.corrections(assembly.corrections, rows)
-        calls = (*assembly.unplaced, *(one.call for one in assembly.placed))
-        feedback = self._feedback.judge(
-            assembly.feedback, rows, corrections, now, documents=documents_in(calls)
-        )
         judged = [(one.placed, one.admission) for one in ended if one.placed and one.admission]
         judged += [(one.call.placed, one.call.admission) for one in selected.calls]
         opt_outs = LateOptOuts(judged, assembly.corrections, self._bundle.content_hash, now)
@@ -143,27 +148,75 @@ class Governor:
         late_decisions = tuple(map(opt_outs.obeyed, map(named, redacted.late_decisions)))
         decisions = [named(row) for row in rows.governance]
         decided = {(row.tenant_id, row.step_id) for row in (*decisions, *late_decisions)}
-        told = late.on_stored(decided, redacted.not_rewritten)
-        decisions += map(opt_outs.obeyed, told)
-        decided |= {(row.tenant_id, row.step_id) for row in decisions}
+        told = [*map(opt_outs.obeyed, late.on_stored(decided, redacted.not_rewritten))]
+        decided |= {(row.tenant_id, row.step_id) for row in told}
+        told += opt_outs.on_stored(self._known, decided)
+        changed = (*late_decisions, *told)
+        links = list(assembly.links)
+        if copies:  # after their calls, whose fate they share
+            found = sort_copies(self._known, copies, rows, (*decisions, *changed))
+            second = self._passed(self._admissions(now, live=found.live), found.going, now, {})
+            ended += [*found.ended, *second.ended]
+            selected = selected.joined(second.selected)
+            rows = writer.rows(ended, selected)
+            decisions = [named(row) for row in rows.governance]
+            links = [_from_live(one, found.live.get(one.to_step_id)) for one in links]
+        corrections = writer.corrections(assembly.corrections, rows)
+        documents = documents_in([*assembly.unplaced, *(one.call for one in assembly.placed)])
+        feedback = self._feedback.judge(
+            assembly.feedback, rows, corrections, now, documents=documents
+        )
         return GovernedBatch(
             exchanges=rows.exchanges,
             messages=selected.messages,
             steps=rows.steps,
             tokens=rows.tokens,
             signals=feedback.signals,
-            links=writer.links(assembly.links, rows),
+            links=writer.links(links, rows),
             harnesses=selected.harnesses,
             governance=(
                 *decisions,
                 *feedback.decisions,
-                *opt_outs.on_stored(self._known, decided),
+                *told,
+                *followed(self._known, changed),
             ),
             quarantine=rows.quarantine,
             corrections=corrections,
             rewrites=tuple(redacted.rewrites),
             late_decisions=late_decisions,
         )
+
+    def _admissions(
+        self,
+        now: datetime,
+        *,
+        corrections: Sequence[PlacedCorrection] = (),
+        live: Mapping[str, LiveCall] | None = None,
+    ) -> Admissions:
+        return Admissions(
+            self._bundle,
+            self._consents,
+            self._known,
+            self._pseudonym_key,
+            now,
+            corrections,
+            live=live,
+        )
+
+    def _passed(
+        self,
+        admissions: Admissions,
+        placed: Sequence[PlacedCall],
+        now: datetime,
+        late_ids: Mapping[tuple[str, str], tuple[str, ...]],
+    ) -> _PassedCalls:
+        """Lead calls through the passes."""
+        admitted = admissions.admit(placed)
+        redacted = self._redaction.redact(admitted.calls, now, late_ids)
+        readmitted = admissions.admit_again(redacted.calls)
+        selected = self._identity.identify(self._selection.select(readmitted.calls))
+        ended = [*admitted.ended, *redacted.ended, *readmitted.ended, *selected.ended]
+        return _PassedCalls(ended, redacted, selected)
 
     def stored(self, batch: GovernedBatch) -> None:
         """Take note that a batch is in the lake: later steps are compared with its steps."""

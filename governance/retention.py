@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from governance.policy.retention import RetentionSpec
 from governance.policy.selector import Facts
+from governance.records import GovernanceRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +37,15 @@ def judge_retention(spec: RetentionSpec, facts: Facts, captured_at: datetime) ->
             f"retention:{rule.name if rule else 'default'}",
             *(f"legal-hold:{hold.name}" for hold in holds),
         ),
+    )
+
+
+def retention_of(decision: GovernanceRecord) -> RetentionVerdict:
+    """Return the verdict that a decision rests on."""
+    said = ("retention:", "legal-hold:")
+    return RetentionVerdict(
+        retention_class=decision.retention_class,
+        expires_at=decision.expires_at,
+        legal_hold=decision.legal_hold,
+        reasons=tuple(reason for reason in decision.reasons if reason.startswith(said)),
     )

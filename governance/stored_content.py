@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from governance.consent import AWAITS_ANSWER, withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
 from governance.redact.report import NamePart, name_parts_in
+from trajectory.assembly.assembler import SHADOW
 from trajectory.canonical import JsonObject
 from trajectory.message import Message, OpaquePart
 from trajectory.step import Step
@@ -51,6 +52,14 @@ class UnansweredCall(NamedTuple):
     """Its content is dropped, so that it is never judged again."""
 
 
+class LedgerLine(NamedTuple):
+    """Where an exchange ended."""
+
+    disposition: str
+    """As in the ledger; ``dropped`` where it was quarantined and its content is given up."""
+    step_id: str | None
+
+
 class KnownContent(Protocol):
     """Answers which of some ids are stored; the lakehouse ships the durable implementation."""
 
@@ -86,6 +95,14 @@ class KnownContent(Protocol):
         self, tenant_id: str, trajectory_ids: Collection[str]
     ) -> list[GovernanceRecord]:
         """Return the decision that holds for each step of these trajectories."""
+        ...
+
+    def ledger(self, tenant_id: str, exchange_ids: Collection[str]) -> dict[str, LedgerLine]:
+        """Return where these exchanges ended, by those that are in the ledger."""
+        ...
+
+    def copies(self, tenant_id: str, step_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the stored steps of shadows of these steps, by those that have some."""
         ...
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
@@ -139,6 +156,8 @@ class MemoryKnownContent:
         self._conversations: dict[tuple[str, str], tuple[str, ...]] = {}
         self._said: dict[tuple[str, StepContent], str] = {}
         self._unanswered: dict[tuple[str, str], list[UnansweredCall]] = {}
+        self._ledger: dict[tuple[str, str], LedgerLine] = {}
+        self._copies: dict[tuple[str, str], set[str]] = {}
 
     def add(self, batch: GovernedBatch) -> None:
         """Remember what ``batch`` stores."""
@@ -155,6 +174,13 @@ class MemoryKnownContent:
                 if name is not None:
                     members = self._members.setdefault((step.tenant_id, name), set())
                     members.add(step.trajectory_id)
+        for line in batch.exchanges:
+            judged = LedgerLine(line.disposition, line.step_id)
+            self._ledger[line.tenant_id, line.exchange_id] = judged
+        for link in batch.links:
+            if link.kind == SHADOW:
+                place = (link.tenant_id, link.from_step_id)
+                self._copies.setdefault(place, set()).add(link.to_step_id)
         for case in batch.quarantine:
             if case.reason == AWAITS_ANSWER and case.trajectory_id is not None:
                 one = UnansweredCall(case.exchange_id, case.started_at, is_given_up=False)
@@ -203,6 +229,16 @@ class MemoryKnownContent:
             if row.trajectory_id in trajectory_ids and not is_about_feedback(row)
         ]
         return self.decisions(tenant_id, steps)
+
+    def ledger(self, tenant_id: str, exchange_ids: Collection[str]) -> dict[str, LedgerLine]:
+        """See :class:`KnownContent`."""
+        found = {name: self._ledger.get((tenant_id, name)) for name in exchange_ids}
+        return {name: line for name, line in found.items() if line is not None}
+
+    def copies(self, tenant_id: str, step_ids: Collection[str]) -> dict[str, set[str]]:
+        """See :class:`KnownContent`."""
+        found = {name: self._copies.get((tenant_id, name)) for name in step_ids}
+        return {name: {*copies} for name, copies in found.items() if copies}
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """See :class:`KnownContent`."""

@@ -3,6 +3,7 @@
 These values hold personal data in clear. They live in memory and in the sealed spool only.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -139,6 +140,11 @@ class Exchange:
     def is_context(self) -> bool:
         """Whether it only comes along, judged long ago: other calls of its exchange were released."""
         return bool(self.released_calls) and not self.released_of
+
+
+def released_name(exchange_id: str) -> str:
+    """Return the name under which a held exchange comes again when it is released; the same each time."""
+    return exchange_id[:12] + hashlib.sha256(exchange_id.encode()).hexdigest()[:20]
 
 
 ASKED_BY = "asked_by"

@@ -23,6 +23,7 @@ from governance.passes.calls import (
     Admission,
     AdmittedCall,
     EndedCall,
+    LiveCall,
     RedactedCall,
     ended_early,
     failed,
@@ -36,7 +37,7 @@ from governance.policy.consent import Purpose
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
 from governance.redact.pseudonym import recorded_ids, subject_id, subject_ids
-from governance.retention import judge_retention
+from governance.retention import judge_retention, retention_of
 from governance.stored_content import KnownContent, UnansweredCall
 from trajectory.assembly.result import PlacedCall, PlacedCorrection
 from trajectory.call import Call, CallKind
@@ -61,6 +62,8 @@ class Admissions:
         pseudonym_key: bytes,
         now: datetime,
         corrections: Sequence[PlacedCorrection] = (),
+        *,
+        live: Mapping[str, LiveCall] | None = None,
     ) -> None:
         """Judge at one moment.
 
@@ -71,6 +74,7 @@ class Admissions:
             pseudonym_key: names people.
             now: the moment of decisions.
             corrections: what the batch changes about calls of earlier ones.
+            live: where shadows are judged, the calls that were copied, by the shadows' steps.
         """
         self._bundle = bundle
         self._consents = consents
@@ -78,6 +82,7 @@ class Admissions:
         self._known = known
         self._pseudonym_key = pseudonym_key
         self._now = now
+        self._live = live or {}
         self._joined: dict[tuple[str, str], set[str]] = defaultdict(set)
         for one in corrections:
             self._joined[one.tenant_id, one.trajectory_id].add(one.stored_trajectory_id)
@@ -135,6 +140,7 @@ class Admissions:
         call = placed.call
         if call.exchange.outcome is ExchangeOutcome.REFUSED:
             return ended_early(call, "refused", placed)
+        live = self._live.get(placed.step_id)
         try:
             end_user = self._end_user(call)
             admission = self._ask(
@@ -143,8 +149,9 @@ class Admissions:
                 subjects=self._named(call, subject_ids),
                 withheld=withheld,
                 trajectories=self._gone_on(placed),
+                live=live,
             )
-            named = self._named(call, recorded_ids)
+            named = (*self._named(call, recorded_ids), *(live.people if live else ()))
         except NoAnswerError:
             return held_early(call, "policy", AWAITS_ANSWER, placed)
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
@@ -182,6 +189,7 @@ class Admissions:
             classes=data_classes(found.report.counts),
             withheld=one.withheld,
             trajectories=self._gone_on(one.placed),
+            live=self._live.get(one.step_id),
         )
         judged = replace(one, admission=admission)
         if admission.without == one.admission.without:
@@ -197,6 +205,7 @@ class Admissions:
         classes: tuple[str, ...] = (),
         withheld: frozenset[Purpose] = frozenset(),
         trajectories: tuple[str, ...] = (),
+        live: LiveCall | None = None,
     ) -> Admission:
         """Judge one call.
 
@@ -207,9 +216,14 @@ class Admissions:
             classes: classes of what redaction found.
             withheld: what earlier requests lost for the conversation.
             trajectories: those that the call goes on.
+            live: the call that this one is a copy of.
         """
         facts = facts_of(call, classes)
         retention = judge_retention(self._bundle.retention.spec, facts, call.exchange.started_at)
+        if live is not None:
+            retention = retention_of(live.decision)
+            subjects = (*subjects, *live.people)
+            trajectories = (*trajectories, live.decision.trajectory_id)
         request = ConsentRequest(
             facts=facts,
             key_purposes=call.exchange.client.purposes,
@@ -290,10 +304,12 @@ class Admissions:
     def _inherited(
         self, placed: PlacedCall, withheld: Mapping[tuple[str, str], frozenset[Purpose]]
     ) -> frozenset[Purpose]:
-        """Return what the conversations that a call goes on have lost so far."""
+        """Return what the conversations that a call goes on have lost so far; of a copy, what its call has not."""
         tenant = placed.call.exchange.client.tenant_id
         lost = (withheld.get((tenant, name), frozenset()) for name in self._gone_on(placed))
-        return frozenset[Purpose]().union(*lost)
+        live = self._live.get(placed.step_id)
+        beyond = set(Purpose).difference(map(Purpose, live.decision.purposes)) if live else ()
+        return frozenset[Purpose]().union(*lost, beyond)
 
     def _conversations(self, calls: Sequence[PlacedCall]) -> dict[str, set[str]]:
         """Return the trajectories that these calls go on, by tenant."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from governance.consent import ConsentVerdict
 from governance.policy.capture import CaptureField
 from governance.policy.consent import Purpose
-from governance.records import Disposition
+from governance.records import Disposition, GovernanceRecord
 from governance.redact.report import RedactionReport
 from governance.redact.trajectory import CleanCall, CleanMessage, TrajectoryRedaction
 from governance.retention import RetentionVerdict
@@ -62,6 +63,15 @@ class RedactedCall(AdmittedCall):
     clean: CleanCall
 
 
+class LiveCall(NamedTuple):
+    """The stored call of which a shadow got a copy."""
+
+    decision: GovernanceRecord
+    """The decision that holds for it."""
+    people: tuple[str, ...]
+    """Keyed pseudonyms of everybody whom its conversation concerns so far."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedCall:
     """A call that adds no step, with the reason; the ledger and the decisions are written from it."""
@@ -77,7 +87,8 @@ class EndedCall:
     subjects: tuple[str, ...] = ()
     """Keyed pseudonyms of the people concerned; for quarantine only, which keeps the content."""
     awaits: tuple[str, ...] = ()
-    """Trajectories in which a call waits for an answer that this one waits for, too; for quarantine only."""
+    """What this one waits for, for quarantine only: trajectories in which a call has no answer yet, or the call
+    of which this is a copy."""
     repeats: str | None = None
     """The step that says the same: what hangs on this call hangs on that one."""
     near_to: str | None = None

@@ -51,6 +51,22 @@ class SelectedBatch:
     beaten: tuple[tuple[GovernanceRecord, str], ...]
     """The decision on a stored step, with the better step of this batch."""
 
+    def joined(self, other: "SelectedBatch") -> "SelectedBatch":
+        """Return this together with what was selected of other calls of the batch."""
+        messages = {(row.tenant_id, row.message_id) for row in self.messages}
+        harnesses = {(row.tenant_id, row.harness_id) for row in self.harnesses}
+        more = [row for row in other.messages if (row.tenant_id, row.message_id) not in messages]
+        others = [
+            row for row in other.harnesses if (row.tenant_id, row.harness_id) not in harnesses
+        ]
+        return SelectedBatch(
+            calls=(*self.calls, *other.calls),
+            ended=(*self.ended, *other.ended),
+            messages=(*self.messages, *more),
+            harnesses=(*self.harnesses, *others),
+            beaten=(*self.beaten, *other.beaten),
+        )
+
 
 class SelectionPass:
     """Leaves out repetitions, builds rows, asks the gate, and builds again what leaned on a held step.
@@ -175,6 +191,8 @@ class SelectionPass:
         if self._near is None:
             return NearMatches({}, {})
         steps = [step for one in calls if (step := near_step(one)) is not None]
+        if not steps:
+            return NearMatches({}, {})
         found = self._near.find(steps)
         tenants = {step.step_id: step.tenant_id for step in steps}
         asked: dict[str, set[str]] = defaultdict(set)

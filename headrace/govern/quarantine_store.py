@@ -10,7 +10,6 @@ whole and once, however many of them are held. A release of some writes all of i
 """
 
 import base64
-import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,6 +33,7 @@ from trajectory.exchange import (
     HttpRequest,
     HttpResponse,
     SpoolPosition,
+    released_name,
 )
 from trajectory.files import delete_lastingly, delete_leftovers, make_folders, replace_file
 
@@ -130,14 +130,6 @@ def kept_as(case: Mapping[str, Any]) -> str:
     return str(case["part_of"] or case["exchange_id"])
 
 
-def released_id(name: str) -> str:
-    """Return the id of what is released from quarantine, an exchange or a call in it.
-
-    It is the same each time: a release that was killed is done again, and governed once.
-    """
-    return name[:12] + hashlib.sha256(name.encode()).hexdigest()[:20]
-
-
 def with_released(exchange: Exchange, calls: Collection[str]) -> Exchange:
     """Return an exchange of which only these calls are to be judged again.
 
@@ -149,14 +141,14 @@ def with_released(exchange: Exchange, calls: Collection[str]) -> Exchange:
     return replace(
         exchange,
         released_of=exchange.released_of if exchange.released_calls else exchange.exchange_id,
-        released_calls=tuple((first, released_id(now)) for first, now in known if now in calls),
+        released_calls=tuple((first, released_name(now)) for first, now in known if now in calls),
     )
 
 
 def write_again(writer: SpoolWriter, exchange: Exchange) -> str:
     """Write an exchange into the spool under a new id, its times as they were; return the id."""
     calls = "".join(now for _, now in exchange.released_calls)
-    name = released_id(exchange.exchange_id + calls)
+    name = released_name(exchange.exchange_id + calls)
     released = replace(exchange, exchange_id=name, released_of=exchange.first_id)
     writer.append_all(exchange_records(released))
     return name

@@ -13,7 +13,6 @@ from headrace.govern.quarantine_store import (
     QuarantineStore,
     kept_as,
     quarantine_of,
-    released_id,
     with_released,
     write_again,
 )
@@ -21,6 +20,7 @@ from headrace.services.holds import holds_exchange, holds_of_lake
 from proxy.recording.spool_factory import open_spool
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
+from trajectory.exchange import released_name
 from trajectory.files import locked, make_folders
 
 type Case = dict[str, Any]
@@ -97,7 +97,7 @@ def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
                 for part in some or [exchange]:
                     write_again(writer, part)
                 released += [
-                    {**row, "released_as": released_id(row["exchange_id"])} for row in rows
+                    {**row, "released_as": released_name(row["exchange_id"])} for row in rows
                 ]
             writer.finish()  # before the sealed copies go: a power cut may come
         _close(app, released, "released", actor)

@@ -1,12 +1,14 @@
 """Quarantine cases that wait for no person: before each batch, those go on whose answer is there.
 
-A call waits for the consent service, or for an earlier call of its conversation that waits for it.
+A call waits for the consent service, or for an earlier call of its conversation that waits for it; a shadow waits
+for the call of which it got a copy.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from itertools import islice
 
 from governance.audit import GOVERNOR
 from governance.consent import (
@@ -16,7 +18,8 @@ from governance.consent import (
     EndUserLookup,
     NoAnswerError,
 )
-from governance.records import QuarantineRecord
+from governance.passes.shadows import AWAITS_CALL, judged_lines
+from governance.records import Disposition, QuarantineRecord
 from governance.redact.pseudonym import subject_id
 from headrace.app.context import AppContext
 from headrace.govern.quarantine_store import kept_as
@@ -67,7 +70,11 @@ class WaitingCases:
             RetryableError: the spool cannot be written; nothing was lost.
         """
         waiting = self._waiting()
-        due = [*self._answered(waiting), *self._of_answered_conversations(waiting)]
+        due = [
+            *self._answered(waiting),
+            *self._of_answered_conversations(waiting),
+            *self._of_judged_calls(waiting),
+        ]
         if not due:
             return
         try:
@@ -124,27 +131,42 @@ class WaitingCases:
     def _of_answered_conversations(self, waiting: dict[str, Case]) -> list[Case]:
         """Return the cases of conversations in which no call waits for the service any more."""
         rows = [row for row in waiting.values() if row["reason"] == AWAITS_CONVERSATION]
-        places = {row["quarantine_id"]: _awaited_by(row) for row in rows}
-        asked: dict[str, set[str]] = defaultdict(set)
-        for row in rows:
-            asked[row["tenant_id"]] |= places[row["quarantine_id"]]
         still = {
             (tenant, name)
-            for tenant, names in asked.items()
+            for tenant, names in _awaited_by_tenant(rows).items()
             for name, unanswered in self._known.unanswered(tenant, names).items()
             if not all(one.is_given_up for one in unanswered)
         }
-        return [
-            row
-            for row in rows
-            if not any((row["tenant_id"], name) in still for name in places[row["quarantine_id"]])
-            and self._content.opened(kept_as(row)) is not None
-        ][:_MOST]
+        return self._whole(row for row in rows if still.isdisjoint(_awaited(row)))
+
+    def _of_judged_calls(self, waiting: dict[str, Case]) -> list[Case]:
+        """Return the cases of shadows whose call is judged by now, and not held."""
+        rows = [row for row in waiting.values() if row["reason"] == AWAITS_CALL]
+        done = {
+            (tenant, name)
+            for tenant, names in _awaited_by_tenant(rows).items()
+            for name, line in judged_lines(self._known, tenant, names).items()
+            if line.disposition != Disposition.QUARANTINED
+        }
+        return self._whole(row for row in rows if _awaited(row) <= done)
+
+    def _whole(self, rows: Iterable[Case]) -> list[Case]:
+        """Return so many of these cases as go on in one round; a person has to look at what was changed."""
+        whole = (row for row in rows if self._content.opened(kept_as(row)) is not None)
+        return list(islice(whole, _MOST))
 
 
 def _waits(reason: str) -> bool:
-    return reason in (AWAITS_ANSWER, AWAITS_CONVERSATION)
+    return reason in (AWAITS_ANSWER, AWAITS_CONVERSATION, AWAITS_CALL)
 
 
-def _awaited_by(row: Case) -> set[str]:
-    return {*json.loads(row["detail"]).get("awaits", ())}
+def _awaited(row: Case) -> set[tuple[str, str]]:
+    """Return what a case waits for, each with its tenant."""
+    return {(row["tenant_id"], name) for name in json.loads(row["detail"]).get("awaits", ())}
+
+
+def _awaited_by_tenant(rows: Iterable[Case]) -> dict[str, set[str]]:
+    asked: dict[str, set[str]] = defaultdict(set)
+    for tenant, name in (place for row in rows for place in _awaited(row)):
+        asked[tenant].add(name)
+    return asked

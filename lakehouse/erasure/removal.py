@@ -35,7 +35,9 @@ REMOVED_FROM = (
 
 
 def together(lake: "Lake", tenant: str, trajectories: Sequence[str]) -> dict[str, list[str]]:
-    """Return each trajectory with those that steps of it were stored in, or are in by now."""
+    """Return each trajectory with those that steps of it were stored in, or are in by now, and with the
+    shadows of its steps.
+    """
     moves = lake.query(
         "SELECT DISTINCT trajectory_id, stored_trajectory_id FROM corrections "
         "WHERE tenant_id = ? AND trajectory_id <> stored_trajectory_id",
@@ -45,7 +47,28 @@ def together(lake: "Lake", tenant: str, trajectories: Sequence[str]) -> dict[str
     for one, other in zip(*(column.to_pylist() for column in moves.columns), strict=True):
         beside[one].add(other)
         beside[other].add(one)
-    return {name: _reached(name, beside) for name in trajectories}
+    found = {name: _reached(name, beside) for name in trajectories}
+    asked: set[str] = set()
+    while names := {name for some in found.values() for name in some} - asked:
+        asked |= names
+        copies = lake.query(_SHADOWS, parameters={"tenant": tenant, "names": sorted(names)})
+        if not copies.num_rows:
+            break
+        for one, other in zip(*(column.to_pylist() for column in copies.columns), strict=True):
+            beside[one].add(other)
+            beside[other].add(one)
+        found = {name: _reached(name, beside) for name in trajectories}
+    return found
+
+
+_SHADOWS = """
+SELECT DISTINCT s.trajectory_id, l.trajectory_id AS shadow FROM links l
+JOIN steps s ON s.tenant_id = l.tenant_id AND s.step_id = l.from_step_id
+WHERE l.tenant_id = $tenant AND l.kind = 'shadow' AND (
+    l.trajectory_id IN (SELECT unnest($names::VARCHAR[]))
+    OR s.trajectory_id IN (SELECT unnest($names::VARCHAR[]))
+)
+"""
 
 
 def _reached(start: str, beside: Mapping[str, set[str]]) -> list[str]:

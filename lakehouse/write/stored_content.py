@@ -14,6 +14,7 @@ from governance.stored_content import (
     HARNESS_TEXTS,
     SIGNAL_TEXTS,
     STEP_TEXTS,
+    LedgerLine,
     StepContent,
     StoredText,
     StoredTrajectory,
@@ -25,6 +26,7 @@ from governance.stored_content import (
 from lakehouse.erasure.removal import together
 from lakehouse.read.conversations import contexts_of
 from lakehouse.write.stored_ids import IdIndex, RewrittenMessages, WithheldPurposes, withheld_name
+from trajectory.assembly.assembler import SHADOW
 from trajectory.message import Message, stored_message
 
 if TYPE_CHECKING:
@@ -67,6 +69,23 @@ class LakeKnownContent:
             found.setdefault(trajectory, set()).add(purpose)
         return found
 
+    def ledger(self, tenant_id: str, exchange_ids: Collection[str]) -> dict[str, LedgerLine]:
+        """Return where these exchanges ended, by those that are in the ledger."""
+        lines = self._by_name(_LEDGER, tenant_id, exchange_ids)
+        held = [name for name, row in lines.items() if row["disposition"] == "quarantined"]
+        dropped = self._by_name(_DROPPED, tenant_id, held)
+        return {
+            name: LedgerLine("dropped" if name in dropped else row["disposition"], row["step_id"])
+            for name, row in lines.items()
+        }
+
+    def copies(self, tenant_id: str, step_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the stored steps of shadows of these steps, by those that have some."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in self._rows(_COPIES, tenant_id, sorted(step_ids)):
+            found[row["name"]].add(row["to_step_id"])
+        return found
+
     def unanswered(
         self, tenant_id: str, trajectory_ids: Collection[str]
     ) -> dict[str, list[UnansweredCall]]:
@@ -76,7 +95,7 @@ class LakeKnownContent:
         """
         rows = self._rows(_UNANSWERED, tenant_id, sorted(trajectory_ids))
         released = sorted({row["released_as"] for row in rows if row["status"] == "released"})
-        judged = {row["exchange_id"] for row in self._rows(_IN_LEDGER, tenant_id, released)}
+        judged = self._by_name(_LEDGER, tenant_id, released)
         found: dict[str, list[UnansweredCall]] = defaultdict(list)
         for row in rows:
             if row["status"] == "released" and row["released_as"] in judged:
@@ -302,10 +321,15 @@ AND trajectory_id IN (SELECT unnest($names::VARCHAR[]))
 QUALIFY row_number() OVER (PARTITION BY quarantine_id ORDER BY recorded_at DESC, status) = 1
 ORDER BY started_at, exchange_id
 """  # noqa: S608
-_IN_LEDGER = """
-SELECT exchange_id FROM exchanges
-WHERE tenant_id = $tenant AND exchange_id IN (SELECT unnest($names::VARCHAR[]))
+_LEDGER = _rows_of("exchanges", "exchange_id", "disposition, step_id")
+_DROPPED = """
+SELECT exchange_id AS name FROM quarantine
+WHERE tenant_id = $tenant AND exchange_id IN (SELECT unnest($names::VARCHAR[])) AND status = 'dropped'
 """
+_COPIES = f"""
+SELECT from_step_id AS name, to_step_id FROM links WHERE tenant_id = $tenant AND kind = '{SHADOW}'
+AND from_step_id IN (SELECT unnest($names::VARCHAR[]))
+"""  # noqa: S608
 _NAMING = """
 SELECT DISTINCT name, step_id FROM (
     SELECT step_id, unnest(list_append(context_message_ids, output_message_id)) AS name

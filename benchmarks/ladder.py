@@ -293,7 +293,7 @@ def main() -> None:
     given = parser.parse_args()
     found = resampled(given.trials or (20 if given.quick else 400), given.seed)
     guarded = sabotages()
-    print(json.dumps({**found, **guarded, **gone(2 if given.quick else 20, clients=8)}, indent=2))
+    print(json.dumps({**found, **guarded, **gone(2 if given.quick else 20, clients=8)}))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -102,21 +102,20 @@ class Clients:
 
     def _ask(self, number: int, port: int, key: str) -> None:
         headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-        connection: http.client.HTTPConnection | None = None
         at = 0
-        while not self._over.wait(0.02):
-            at += 1
-            who = f"person-{at % 4}"
-            said = {"role": "user", "content": f"What are {number} and {at}?"}
-            body = json.dumps({"model": "m", "user": who, "messages": [said]})
-            try:
-                connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-                connection.request("POST", "/shop/v1/chat/completions", body, headers)
-                answer = connection.getresponse()
-                if answer.read() and answer.status == 200:
-                    self.answered[answer.headers["x-headrace-step"]] = who
-            except (OSError, http.client.HTTPException):  # not up yet, or the power is off
-                connection = None
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+            while not self._over.wait(0.02):
+                at += 1
+                who = f"person-{at % 4}"
+                said = {"role": "user", "content": f"What are {number} and {at}?"}
+                body = json.dumps({"model": "m", "user": who, "messages": [said]})
+                try:
+                    connection.request("POST", "/shop/v1/chat/completions", body, headers)
+                    answer = connection.getresponse()
+                    if answer.read() and answer.status == 200:
+                        self.answered[answer.headers["x-headrace-step"]] = who
+                except (OSError, http.client.HTTPException):  # not up yet, or the power is off
+                    connection.close()  # the next request opens it again
 
 
 def started(home: Path, port: int, upstream: Upstream) -> "subprocess.Popen[str]":

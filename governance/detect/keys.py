@@ -292,7 +292,8 @@ def _any_of(keys: Iterable[_Key]) -> re.Pattern[str]:
 
 
 _ANY = _any_of(KEYS)
-"""Each line of a text may be a label. One pattern first, for some forty take a third of the whole redaction."""
+"""Each line of a text may be a label, and each would be asked some forty patterns. With this one asked first the
+dearest text takes 7 ms per kB, without it 13; the bar is 10."""
 
 
 @lru_cache(maxsize=1024)

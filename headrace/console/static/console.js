@@ -15,6 +15,12 @@
   document.addEventListener(
     "htmx:before:process", () => htmx.registerExtension("headrace", walls), beforeAnything);
 
+  // Who goes back before htmx listens has the address of one page over another. This page then gives way.
+  document.addEventListener("htmx:before:process", () => {
+    const { activation, currentEntry } = window.navigation ?? {};
+    if (activation?.entry && activation.entry.key !== currentEntry.key) location.reload();
+  }, beforeAnything);
+
   const main = () => document.getElementById("main");
   const looksAgain = event => event.detail.ctx?.sourceElement === main();
 

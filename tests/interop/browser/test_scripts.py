@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from headrace.services.progress_store import progress_of
 from tests.headrace.console.conftest import held_call
@@ -16,6 +16,7 @@ from tests.interop.browser.test_journeys import press_access_key
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 type SignIn = Callable[..., Page]
+_SCRIPTS = re.compile(r"\.js\b")
 _QUERY = (
     "SELECT tenant_id, count(*) AS trajectories FROM trajectories GROUP BY ALL ORDER BY tenant_id"
 )
@@ -56,6 +57,26 @@ def test_facets_change_the_page_in_place_and_the_address_with_it(
     expect(table.get_by_role("row")).to_have_count(1 + 1)
     page.go_back()
     expect(table.get_by_role("row")).to_have_count(rows)
+    assert page.url.endswith("/trajectories")
+
+
+def test_who_goes_back_before_the_scripts_run_gets_the_page_of_the_address(
+    installation: Installation, signed_in: SignIn
+) -> None:
+    page = signed_in("adam", "/trajectories")
+    rows = page.get_by_role("region", name="Trajectories").get_by_role("row")
+    before = rows.count()
+    page.get_by_role("complementary", name="Facets").get_by_role("link", name="globex").click()
+    expect(rows).to_have_count(1 + 1)
+    held: list[Route] = []
+    page.route(_SCRIPTS, lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    expect(rows).to_have_count(1 + 1)
+    page.go_back(wait_until="commit")
+    assert page.url.endswith("/trajectories")
+    assert held
+    page.unroute(_SCRIPTS)  # they go on
+    expect(rows).to_have_count(before)
     assert page.url.endswith("/trajectories")
 
 

@@ -55,5 +55,5 @@ bench-%: setup
 lock: ## Resolve the dependencies into requirements.txt (UPGRADE=--upgrade for newer ones)
 	@uv=$$(command -v uv || echo .uv/bin/uv); $$uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.12 $(UPGRADE) --no-header --output-file requirements.txt pyproject.toml
 
-clean: ## Remove the environment and what the demo left
-	rm -rf .venv .uv .headrace dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## Remove the environment and what demo and benchmarks left; an installation in .headrace stays
+	rm -rf .venv .uv .headrace/demo .headrace/gains dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import random
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from headrace.cli.common import JsonOption, interruptible
 from trajectory.errors import ConfigurationError
 
 DEMO_HOME = Path(".headrace/demo")
+"""Where a demo works that is told nothing else. Each demo empties its folder first."""
 
 
 def register(app: typer.Typer) -> None:
@@ -55,6 +57,7 @@ def demo(
         )
     if provider != "practice" and model is None:
         raise ConfigurationError(f"--provider {provider} needs --model NAME.")
+    home = _folder(AppContext.of(context).home_option)
     from examples.practice.demo import SMOLLM2, Options, tell
 
     if provider == "practice" and model not in (None, SMOLLM2):
@@ -62,7 +65,7 @@ def demo(
             f"the practice provider has no model {model!r}. Valid: {SMOLLM2}; without --model one is made here."
         )
 
-    home = AppContext.of(context).home_option or DEMO_HOME
+    _forget_settings()
     with interruptible():
         result = tell(
             Options(
@@ -78,3 +81,25 @@ def demo(
         typer.echo(json.dumps(asdict(result)))
     if result.failures:
         raise typer.Exit(1)
+
+
+def _folder(named: Path | None) -> Path:
+    """Return the folder that the demo may empty: its own, or one in which there is nothing to lose.
+
+    Raises:
+        ConfigurationError: the folder that was named holds something.
+    """
+    if named is None:
+        return DEMO_HOME
+    if named.exists() and any(entry.name != "practice" for entry in named.iterdir()):
+        raise ConfigurationError(
+            f"{named} is not empty, and a demo deletes what lies in its home: name a new folder, or "
+            "empty that one yourself."
+        )
+    return named
+
+
+def _forget_settings() -> None:
+    """Take the settings of another installation out of the environment: its lake, its policy, its keys."""
+    for name in [name for name in os.environ if name.startswith("HEADRACE_")]:
+        del os.environ[name]

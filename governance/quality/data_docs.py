@@ -8,6 +8,7 @@ written, so that nothing could hold content even if a column ever did.
 import dataclasses
 import os
 import re
+import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from enum import StrEnum
 from html import escape
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from governance.policy.quality import ExpectationOf
@@ -55,7 +57,7 @@ class DocumentedSuite[R: Row, C: StrEnum]:
 def write_data_docs(folder: Path, suites: Sequence[DocumentedSuite[Any, Any]]) -> list[str]:
     """Write Data Docs of suites into ``folder``; return the expectations that are not met.
 
-    Importing Great Expectations takes seconds.
+    Importing Great Expectations takes seconds. What else lies in the folder stays as it is.
 
     What its pages would load from elsewhere is taken out, so that nobody learns who opens them.
     """
@@ -65,23 +67,23 @@ def write_data_docs(folder: Path, suites: Sequence[DocumentedSuite[Any, Any]]) -
         gx: Any = import_module("great_expectations")
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
-    context.add_data_docs_site(
-        site_name="headrace",
-        site_config={
-            "class_name": "SiteBuilder",
-            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-            "store_backend": {
-                "class_name": "TupleFilesystemStoreBackend",
-                "base_directory": str(folder.absolute()),
-            },
-        },
-    )
     source = context.data_sources.add_pandas("headrace")
-    with warnings.catch_warnings():
+    with TemporaryDirectory() as made, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        context.add_data_docs_site(
+            site_name="headrace",
+            site_config={
+                "class_name": "SiteBuilder",
+                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+                "store_backend": {
+                    "class_name": "TupleFilesystemStoreBackend",
+                    "base_directory": made,
+                },
+            },
+        )
         failed = [name for suite in suites for name in _validate(gx, context, source, suite)]
         context.build_data_docs(site_names=["headrace"])
-    _make_readable(folder)
+        _publish(Path(made), folder)
     return failed
 
 
@@ -155,20 +157,33 @@ def _offline(page: str) -> str:
     return _IMAGES.sub("none", page)
 
 
-def _make_readable(folder: Path) -> None:
-    """Rewrite the pages of Data Docs in place, so that they load nothing and can be read."""
-    pages = sorted(path for path in folder.rglob("*.html") if path.name != "index.html")
-    listed = "".join(
-        f'<li><a href="{escape(str(path.relative_to(folder)))}">{escape(_called(path, folder))}</a>'
-        for path in reversed(pages)
-    )
-    for path in (*folder.rglob("*.html"), *folder.rglob("*.css")):
+def _publish(made: Path, folder: Path) -> None:
+    """Copy Data Docs into a folder, changed so that they load nothing and can be read."""
+    index = made / "index.html"
+    for path in sorted(made.rglob("*"), key=index.__eq__):  # it lists the others, so it comes last
+        if path.is_dir():
+            continue
+        target = folder / path.relative_to(made)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix not in (".html", ".css"):
+            shutil.copyfile(path, target)
+            continue
         text = _offline(path.read_text(encoding="utf-8"))
         if path.suffix == ".html":
             text = _FOOTERS.sub("", _FILTERS.sub("", text)).replace("</head>", _STYLE, 1)
-        if path == folder / "index.html":
-            text = text.replace("</body>", f"<ul>{listed}</ul></body>", 1)
-        path.write_text(text, encoding="utf-8")
+        if path == index:
+            text = text.replace("</body>", f"<ul>{_list(folder)}</ul></body>", 1)
+        target.write_text(text, encoding="utf-8")
+
+
+def _list(folder: Path) -> str:
+    """Return links to all pages of Data Docs in a folder, also those of earlier days."""
+    kinds = (folder / "validations", folder / "expectations")
+    pages = (path for kind in kinds for path in sorted(kind.rglob("*.html"), reverse=True))
+    return "".join(
+        f'<li><a href="{escape(str(path.relative_to(folder)))}">{escape(_called(path, folder))}</a>'
+        for path in pages
+    )
 
 
 def _called(path: Path, folder: Path) -> str:

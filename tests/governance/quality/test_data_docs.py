@@ -117,3 +117,18 @@ def test_data_docs_tell_of_drift(tmp_path: Path) -> None:
     ]
     suite = DocumentedSuite("drift", drift_expectations(found, 0.25), ColumnDrift, found)
     assert write_data_docs(tmp_path, [suite]) == drifted(found, 0.25) == ["a"]
+
+
+def test_what_else_lies_in_the_folder_stays_as_it_is(tmp_path: Path) -> None:
+    page = tmp_path / "guide" / "page.html"
+    page.parent.mkdir()
+    theirs = "<html><head></head><body>text<footer>imprint</footer></body></html>"
+    page.write_text(theirs)
+    for _ in range(2):
+        documented(tmp_path, load_bundle().quality.spec.expectations, [GOOD])
+    assert page.read_text() == theirs
+    index = (tmp_path / "index.html").read_text()
+    assert "guide" not in index
+    assert index.count(">Results of steps") == 2
+    results = [path.read_text() for path in (tmp_path / "validations").rglob("*.html")]
+    assert [result.count("<style>body") for result in results] == [1, 1]

@@ -1,6 +1,5 @@
 """``headrace artifact``: facts, procedures, and edits of prompts and tools, version by version."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,12 +23,6 @@ from trajectory.errors import ConfigurationError
 if TYPE_CHECKING:
     from train.registry.artifacts import ArtifactRegistry, ArtifactVersion
     from trajectory.artifact import SkillContent
-
-
-class ExportFormat(StrEnum):
-    """What is written."""
-
-    SKILLS = "skills"
 
 
 app = typer.Typer(
@@ -226,16 +219,11 @@ def export(
         list[str] | None,
         typer.Argument(help="Names; by default every skill that is live.", autocompletion=_names),
     ] = None,
-    form: Annotated[
-        ExportFormat,
-        typer.Option("--format", help="skills: a folder with SKILL.md for each skill."),
-    ] = ExportFormat.SKILLS,
     as_json: JsonOption = False,
 ) -> None:
     """Write live skills as folders with a SKILL.md, for agents that read them from disk."""
     from trajectory.files import READABLE, replace_file
 
-    _ = form  # there is one
     running = AppContext.of(context)
     known = registry(running)
     rows = []

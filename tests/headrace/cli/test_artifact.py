@@ -253,7 +253,7 @@ def test_live_skills_are_exported_as_folders(
     for file in (written(tmp_path), str(tmp_path / "skill.yaml")):
         assert run(["artifact", "add", file]) == 0
     capsys.readouterr()
-    assert answer(capsys, "export", "--format", "skills", str(tmp_path / "out")) == []
+    assert answer(capsys, "export", str(tmp_path / "out")) == []
     assert run(["artifact", "export", str(tmp_path / "out"), "paying-back"]) == 2
     assert "no live skill" in capsys.readouterr().err
     for name in ("refunds", "paying-back"):

@@ -54,10 +54,10 @@ from headrace.cli import (
     substrate,
     tap,
     train,
+    train_trials,
     trajectory,
     trajectory_documents,
     trial,
-    trials,
     up,
 )
 from trajectory.errors import HeadraceError
@@ -81,7 +81,7 @@ for command in (
 trajectory_documents.register(trajectory.app)
 artifact_candidates.register(artifact.app)
 replay.register(trajectory.app)
-trials.register(train.app)
+train_trials.register(train.app)
 for name, group in {
     "config": config.app,
     "trajectory": trajectory.app,

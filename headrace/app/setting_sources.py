@@ -1,7 +1,7 @@
 """Sources of settings: flags over environment (``HEADRACE_…``) over ``headrace.yaml`` over defaults.
 
-Each value knows where it came from. A scalar setting ``lake.path`` has the environment variable
-``HEADRACE_LAKE_PATH``; lists and routes are written in YAML only.
+Each value knows where it came from. A setting ``lake.path`` has the environment variable
+``HEADRACE_LAKE_PATH``; lists and mappings in one are written as in YAML.
 """
 
 import difflib

@@ -241,6 +241,7 @@ class Settings(_Section):
     """All settings of an installation."""
 
     home: Path = DEFAULT_HOME
+    """Folder of the installation."""
     gateway: GatewayConfig = GatewayConfig()
     lake: LakeSettings = LakeSettings()
     policy: PolicySettings = PolicySettings()

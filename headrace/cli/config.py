@@ -30,6 +30,6 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
 
 def _shown(value: Any) -> str:
     """Return a value as it is written in YAML; routes by their names."""
-    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
-        return ", ".join(str(entry.get("name")) for entry in value) or "–"
+    if isinstance(value, list) and all(isinstance(one, dict) and "name" in one for one in value):
+        return ", ".join(one["name"] for one in value) or "–"
     return json.dumps(jsonable(value)) if isinstance(value, list | dict) else str(value)

@@ -100,7 +100,7 @@ class GatewayConfig(ConfigModel):
     host: str = "127.0.0.1"
     """Address of the base-URL gateway."""
     port: Port | None = 8484
-    """Its port; 0 takes a free one, None switches it off."""
+    """Its port; 0 takes a free one, null switches it off."""
     certificate: Path | None = None
     """A PEM file with a certificate of your own, its chain behind it: the base-URL port then speaks
     TLS alone, 1.2 or newer. A renewed file counts within a second."""
@@ -113,7 +113,7 @@ class GatewayConfig(ConfigModel):
     forward_host: str = "127.0.0.1"
     """Address of the forward proxy."""
     forward_port: Port | None = 8485
-    """Its port; 0 takes a free one, None switches it off."""
+    """Its port; 0 takes a free one, null switches it off."""
     forward_key: SecretSource | None = None
     """The client key that stands for clients of the forward proxy that present none, as most Java
     programs; only where the proxy listens for this machine alone."""
@@ -121,13 +121,13 @@ class GatewayConfig(ConfigModel):
     """Address to which iptables redirects a sidecar's connections; ``localhost`` is 127.0.0.1 and,
     where this machine has it, ::1 (ip6tables)."""
     transparent_port: Port | None = None
-    """Its port; None (the default) switches transparent mode off."""
+    """Its port; null (the default) switches transparent mode off."""
     transparent_key: SecretSource | None = None
     """The client key that stands for everybody who is redirected there."""
     admin_host: str = "127.0.0.1"
     """Address of health and metrics."""
     admin_port: Port | None = 8486
-    """Their port; 0 takes a free one, None switches them off."""
+    """Their port; 0 takes a free one, null switches them off."""
     routes: tuple[Route, ...] = ()
     """Where requests lead; the longest prefix that fits wins."""
     webhooks: tuple[Webhook, ...] = ()

@@ -10,10 +10,20 @@ import yaml
 
 from governance.policy import load_bundle
 from governance.policy.documents import KINDS
+from headrace.app.setting_sources import explain_settings
+from headrace.app.settings import RoleGrant
 from headrace.cli import app
 from headrace.services.review_queues import ReviewQueue
 from lakehouse.read.views.catalog import VIEWS
 from lakehouse.schema.tables import TABLES
+from proxy.config.routes import (
+    CredentialSource,
+    Route,
+    RouteEvolution,
+    ToolOperation,
+    UpstreamChoice,
+)
+from proxy.config.webhooks import Webhook, WebhookRule
 from proxy.guard.document import Action
 from train.evaluation.safety import Safety
 from train.recipes.settings import RECIPES, load_recipe
@@ -97,6 +107,22 @@ def test_every_table_and_view_is_in_the_dictionary(name: str) -> None:
 @pytest.mark.parametrize("view", [view.name for view in VIEWS])
 def test_the_data_scientist_hears_of_every_view(view: str) -> None:
     assert f"`{view}`" in (ROOT / "docs" / "data-scientist.md").read_text("utf-8")
+
+
+def test_each_setting_and_each_key_of_a_list_says_what_it_means() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    parts = (Route, UpstreamChoice, CredentialSource, ToolOperation, RouteEvolution, Webhook)
+    names = [name for part in (*parts, WebhookRule, RoleGrant) for name in part.model_fields]
+    names += [setting.name for setting in explain_settings()]
+    rows = re.findall(r"^\| `([^`]+)` \| .+ \| .+ \|$", page, re.MULTILINE)
+    assert [name for name in names if not any(row.startswith(name) for row in rows)] == []
+
+
+def test_the_reference_of_commands_tells_defaults_and_what_is_needed() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    assert re.search(r"^\| `--grace-minutes` \| .*By default 60", page, re.MULTILINE)
+    assert re.search(r"^\| `--tenant` \| Tenant of the data\. Needed\. \|$", page, re.MULTILINE)
+    assert "| `[QUERY]` | SQL;" in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

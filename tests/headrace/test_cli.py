@@ -457,6 +457,8 @@ def test_config_says_where_a_setting_came_from(
     settings = json.loads(printed(capsys, "config", "show", "--json"))
     lake = next(setting for setting in settings if setting["setting"] == "lake.path")
     assert (lake["value"], lake["source"]) == ("/somewhere", "env HEADRACE_LAKE_PATH")
+    monkeypatch.setenv("HEADRACE_CONSOLE_GROUPS", "[{group: leads, role: reviewer}]")
+    assert "leads" in printed(capsys, "config", "show")
 
 
 def test_commands_on_nothing_say_so_and_end_well(capsys: pytest.CaptureFixture[str]) -> None:

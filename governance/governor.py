@@ -16,7 +16,7 @@ from governance.identifiers import Namer
 from governance.near.register import NearRegister
 from governance.passes.admit import Admissions
 from governance.passes.calls import EndedCall, LiveCall
-from governance.passes.feedback import FeedbackJudge, documents_in
+from governance.passes.feedback import FeedbackJudge
 from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages
 from governance.passes.late_opt_outs import LateOptOuts
 from governance.passes.late_people import LatePeople
@@ -162,10 +162,7 @@ class Governor:
             decisions = [named(row) for row in rows.governance]
             links = [_from_live(one, found.live.get(one.to_step_id)) for one in links]
         corrections = writer.corrections(assembly.corrections, rows)
-        documents = documents_in([*assembly.unplaced, *(one.call for one in assembly.placed)])
-        feedback = self._feedback.judge(
-            assembly.feedback, rows, corrections, now, documents=documents
-        )
+        feedback = self._feedback.judge(assembly.feedback, rows, corrections, now)
         return GovernedBatch(
             exchanges=rows.exchanges,
             messages=selected.messages,

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import ClassVar
 from urllib.parse import quote
 
-from trajectory.canonical import JsonObject
+from trajectory.canonical import JsonObject, content_hash
 from trajectory.version import SCHEMA_VERSION
 
 type Headers = tuple[tuple[str, str], ...]
@@ -147,6 +147,12 @@ def released_name(exchange_id: str) -> str:
     return exchange_id[:12] + hashlib.sha256(exchange_id.encode()).hexdigest()[:20]
 
 
+def feedback_name(tenant_id: str, target_kind: str, target_id: str, body: JsonObject) -> str:
+    """Return the name of feedback to which its client gave none: the hash of what it says."""
+    said: JsonObject = {"tenant": tenant_id, "kind": target_kind, "id": target_id, "body": body}
+    return content_hash(said)
+
+
 ASKED_BY = "asked_by"
 """Field of the guard's feedback: the exchange that first asked a person for a tool call."""
 
@@ -168,6 +174,15 @@ class Feedback:
     ``ASKED_BY``, which clients cannot send."""
     position: SpoolPosition
     schema_version: ClassVar[int] = SCHEMA_VERSION
+
+    @property
+    def is_said_anew(self) -> bool:
+        """Whether it has no name but that of its content: who says the same again means it anew."""
+        said = self.client.tenant_id, self.target_kind, self.target_id, self.body
+        try:
+            return self.feedback_id == feedback_name(*said)
+        except ValueError:  # a span may tell NaN, which has no content hash
+            return False
 
 
 type SpoolRecord = Exchange | Feedback

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -22,13 +22,9 @@ from governance.redact.trajectory import CallRedactor, public_id
 from governance.retention import judge_retention
 from governance.stored_content import KnownContent, name_parts_of_reports
 from trajectory.assembly.result import PlacedFeedback
-from trajectory.call import Call
 from trajectory.canonical import JsonValue
-from trajectory.exchange import SpoolPosition
-from trajectory.imports import is_import
 from trajectory.portable import SOURCE_KINDS, SPAN_UNITS
 from trajectory.step import Correction, Signal
-from trajectory.telemetry.calls import is_export
 
 
 class RedactedSignal(NamedTuple):
@@ -174,12 +170,6 @@ def _time(value: JsonValue) -> datetime | None:
         return None
 
 
-def documents_in(calls: Iterable[Call]) -> frozenset[SpoolPosition]:
-    """Return where the documents that calls came in (traces, imports) stand in the spool."""
-    exchanges = (call.exchange for call in calls)
-    return frozenset(one.position for one in exchanges if is_import(one) or is_export(one))
-
-
 class FeedbackJudge:
     """Turns feedback into signals; what is left out leaves a decision without content."""
 
@@ -204,8 +194,6 @@ class FeedbackJudge:
         rows: BatchRows,
         corrections: Sequence[Correction],
         now: datetime,
-        *,
-        documents: Collection[SpoolPosition] = (),
     ) -> JudgedFeedback:
         """Return the signals of a batch, with the decisions on what is kept and what is left out.
 
@@ -214,9 +202,8 @@ class FeedbackJudge:
             rows: of its calls.
             corrections: what it changes about calls of earlier batches.
             now: the moment of decisions.
-            documents: where those that were handed in whole stand in the spool.
         """
-        feedback = self._unsaid(feedback, documents)
+        feedback = self._unsaid(feedback)
         stored = self._stored_targets(feedback, rows)
         trajectories = self._stored_trajectories(feedback, rows, corrections)
         name_parts = self._name_parts(feedback, rows)
@@ -237,16 +224,14 @@ class FeedbackJudge:
             decisions.append(self._left_out(placed, reason, consent, now))
         return JudgedFeedback(tuple(signals), tuple(decisions))
 
-    def _unsaid(
-        self, feedback: Sequence[PlacedFeedback], documents: Collection[SpoolPosition]
-    ) -> Sequence[PlacedFeedback]:
-        """Leave out what documents said before: one that is handed in again says nothing new.
+    def _unsaid(self, feedback: Sequence[PlacedFeedback]) -> Sequence[PlacedFeedback]:
+        """Leave out what was said before under the same name: delivered again, it says nothing new.
 
-        It must not hold against what was said since. Who says something again by the API means it anew.
+        It must not hold against what was said since.
         """
         asked: dict[str, set[str]] = defaultdict(set)
         for placed in feedback:
-            if placed.feedback.position in documents:
+            if not placed.feedback.is_said_anew:
                 tenant, name = self._named(placed)
                 asked[tenant].add(name)
         stored = {

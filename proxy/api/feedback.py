@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from proxy.request_json import parsed
-from trajectory.canonical import JsonObject, JsonValue, content_hash
+from trajectory.canonical import JsonObject, JsonValue
 from trajectory.errors import ConfigurationError
+from trajectory.exchange import feedback_name
 from trajectory.portable import SOURCE_KINDS, SPAN_UNITS
 
 TARGETS = ("response_id", "step_id", "trajectory_id", "session_id", "group_id")
@@ -16,6 +17,8 @@ MAX_ITEMS = 1000
 _TEXTS = ("name", "label", "rationale", "source_kind", "source", "source_version", "supersedes")
 _NUMBERS = ("value", "confidence")
 _FIELDS = {*TARGETS, *_TEXTS, *_NUMBERS, "observed_at", "idempotency_key", "is_gold", "span"}
+_OWN_NAMES = "approval:", "guard:", "implicit:"
+"""What Headrace says itself is named so; the first of a name stands, so nobody else may take one."""
 _MAX_TEXT = 65_536
 _MAX_SPAN = 10_000_000
 
@@ -74,7 +77,11 @@ def _item(value: JsonValue, index: int, tenant_id: str) -> FeedbackItem:
         body["span"] = _span(span, index)
     key = _text(value, "idempotency_key", index)
     if key is None:
-        key = content_hash({"tenant": tenant_id, "kind": kind, "id": target, "body": body})
+        key = feedback_name(tenant_id, kind, target, body)
+    elif key.startswith(_OWN_NAMES):
+        raise FeedbackError(
+            f"item {index}: idempotency_key may not begin with {', '.join(_OWN_NAMES)}"
+        )
     return FeedbackItem(key, kind, target, body)
 
 

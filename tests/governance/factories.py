@@ -32,6 +32,7 @@ from trajectory.exchange import (
     HttpRequest,
     HttpResponse,
     SpoolPosition,
+    feedback_name,
 )
 from trajectory.message import Message, TextPart
 
@@ -194,9 +195,10 @@ def assembly(
 
 def feedback(target: str = "chatcmpl-1", step: str | None = "step1", **body: Any) -> PlacedFeedback:
     client = ClientIdentity("acme", "shop", "prod", "key1", body.pop("purposes", ALL_PURPOSES))
-    kind = body.pop("target_kind", "response")
+    kind, key = body.pop("target_kind", "response"), body.pop("key", None)
     said = {"name": "success", "value": 1.0, "source_kind": "verifier", "source": "tests", **body}
-    raw = Feedback("my-idempotency-key", client, NOW, kind, target, said, SpoolPosition("w1", 0, 9))
+    name = key or feedback_name("acme", kind, target, said)
+    raw = Feedback(name, client, NOW, kind, target, said, SpoolPosition("w1", 0, 9))
     return PlacedFeedback(raw, "t1" if step else None, step)
 
 

@@ -135,10 +135,17 @@ _STORED = re.compile(r"b2:[0-9a-f]{40}")
 def place_feedback(
     index: StateIndex, maker: Fingerprinter, feedback: Sequence[Feedback]
 ) -> tuple[PlacedFeedback, ...]:
-    """Resolve each piece once, in the order of arrival; what is not remembered keeps empty ids."""
-    unique = {(item.client.tenant_id, item.feedback_id): item for item in feedback}
-    ordered = sorted(unique.values(), key=lambda item: (item.received_at, item.feedback_id))
-    return tuple(_place(index, maker, item) for item in ordered)
+    """Resolve each piece once, in the order of arrival; what is not remembered keeps empty ids.
+
+    What is delivered again under its own name changes nothing: the first one stands.
+    """
+    unique: dict[tuple[str, str], Feedback] = {}
+    for item in sorted(feedback, key=lambda one: (one.received_at, one.feedback_id)):
+        name = item.client.tenant_id, item.feedback_id
+        if item.is_said_anew:
+            unique.pop(name, None)
+        unique.setdefault(name, item)
+    return tuple(_place(index, maker, item) for item in unique.values())
 
 
 def _place(index: StateIndex, maker: Fingerprinter, item: Feedback) -> PlacedFeedback:

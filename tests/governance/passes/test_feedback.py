@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from governance.redact import build_redactor
+from governance.stored_content import MemoryKnownContent
 from tests.governance.factories import KEY, assembly, bundle, call, feedback, governor, placed
 
 
@@ -32,3 +33,19 @@ def test_a_time_is_kept_as_utc() -> None:
     said = feedback(label="good", observed_at="2026-01-31T12:00:00+02:00")
     (signal,) = governor(bundle()).judge(assembly(placed(call(1)), feedback=[said])).signals
     assert signal.observed_at == datetime(2026, 1, 31, 10, tzinfo=UTC)
+
+
+def test_what_is_delivered_again_says_nothing_new() -> None:
+    known = MemoryKnownContent()
+    said = assembly(placed(call(1)), feedback=[feedback(key="mine")])
+    first = governor(known=known).judge(said)
+    assert len(first.signals) == 1
+    known.add(first)
+    again = governor(known=known).judge(assembly(feedback=[feedback(key="mine", value=0.0)]))
+    assert (again.signals, again.governance) == ((), ())
+
+
+def test_what_has_the_name_of_its_content_is_said_anew() -> None:
+    known = MemoryKnownContent()
+    known.add(governor(known=known).judge(assembly(placed(call(1)), feedback=[feedback()])))
+    assert len(governor(known=known).judge(assembly(feedback=[feedback()])).signals) == 1

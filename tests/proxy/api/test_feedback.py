@@ -57,6 +57,7 @@ def test_every_target_is_taken() -> None:
         ({"is_gold": 1}, "is_gold"),
         ({"vlaue": 1}, "'vlaue' is not a known field"),
         ({"response_id": 5}, "response_id must be a string"),
+        ({"idempotency_key": "guard:0197:0:no-deletes"}, "idempotency_key may not begin with"),
     ],
 )
 def test_wrong_items_are_explained(change: dict[str, object], message: str) -> None:

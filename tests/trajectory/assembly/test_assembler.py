@@ -10,6 +10,7 @@ from trajectory.assembly import Assembler, AssemblerState
 from trajectory.assembly.result import Assembly, PlacedCall
 from trajectory.call import Call
 from trajectory.errors import IntegrityError
+from trajectory.exchange import feedback_name
 
 KEY = b"k" * 32
 
@@ -217,6 +218,19 @@ def test_feedback_finds_its_step_also_batches_later() -> None:
         (None, None),
         (None, None),
     ]
+
+
+def test_of_feedback_under_one_name_the_first_stands_and_unnamed_counts_from_the_last() -> None:
+    world = World()
+    call = world.chat([user("add")], said("3"), response_id="r-9")
+    first, later = world.feedback("response", "r-9"), world.feedback("response", "r-9")
+    again = replace(later, feedback_id=first.feedback_id, body={"name": "success", "value": 0.0})
+    made = feedback_name(CLIENT.tenant_id, "response", "r-9", first.body)
+    up = replace(world.feedback("response", "r-9"), feedback_id=made)
+    down = world.feedback("response", "r-9")
+    anew = replace(world.feedback("response", "r-9"), feedback_id=made)
+    found = Assembler(KEY).assemble([call], [anew, again, down, up, first])
+    assert [one.feedback for one in found.feedback] == [first, down, anew]
 
 
 def test_feedback_on_a_response_stays_with_the_application_that_gives_it() -> None:

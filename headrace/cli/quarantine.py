@@ -103,10 +103,16 @@ def release(
     gone = cast("list[str]", outcome["gone"])
     for one in gone:
         note(f"{one}: its content is gone; it can only be dropped.")
+    without_room = cast("int", outcome["without_room"])
     print_fields({"released": outcome["released"], "of": outcome["of"]}, as_json=as_json)
     if outcome["released"]:
         note("they are judged with the governor's next batch (`headrace govern --once`).")
-    if gone:
+    if without_room:
+        note(
+            f"{without_room} stay held: the spool has no room for them beside live calls now; "
+            "release them once the governor has caught up."
+        )
+    if gone or without_room:
         raise typer.Exit(1)
 
 

@@ -64,6 +64,13 @@ class QuarantineStore:
         """Return the ids of all exchanges that are kept."""
         return frozenset(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
 
+    def size(self, exchange_id: str) -> int:
+        """Return how many bytes one takes here, which are more than it takes in the spool; 0 when it is gone."""
+        try:
+            return (self._folder / f"{exchange_id}{_SUFFIX}").stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def read(self, exchange_id: str) -> Exchange | None:
         """Open one; None when it is gone.
 

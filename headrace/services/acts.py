@@ -139,13 +139,21 @@ def _opened(app: AppContext, mark: str) -> str:
 
 
 def _release(app: AppContext, user: User, given: Parameters, _progress: Progress) -> Outcome:
+    from headrace.govern.quarantine_store import kept_as
     from headrace.services import quarantine
 
     names = [str(one) for one in cast(Sequence[JsonValue], given["cases"])]
     held = [row for row in quarantine.named(app, names) if row["status"] == "held"]
     released = {row["quarantine_id"] for row in quarantine.release(app, held, user.name)}
-    gone = [row["quarantine_id"] for row in held if row["quarantine_id"] not in released]
-    return {"released": len(released), "of": len(names), "gone": gone}
+    rest = [row for row in held if row["quarantine_id"] not in released]
+    there = quarantine.content_of(app).names()
+    gone = [row["quarantine_id"] for row in rest if kept_as(row) not in there]
+    return {
+        "released": len(released),
+        "of": len(names),
+        "gone": gone,
+        "without_room": len(rest) - len(gone),
+    }
 
 
 def _policy(app: AppContext, user: User, given: Parameters, _progress: Progress) -> Outcome:

@@ -17,7 +17,7 @@ from headrace.govern.quarantine_store import (
     write_again,
 )
 from headrace.services.holds import holds_exchange, holds_of_lake
-from proxy.recording.spool_factory import open_spool
+from proxy.recording.spool_factory import open_spool, spool_room
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 from trajectory.exchange import released_name
@@ -79,16 +79,25 @@ def chosen(
 
 
 def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
-    """Write the calls of cases into the spool again; return the cases whose content was there.
+    """Write the calls of cases into the spool again; return the cases that were released.
 
-    What an exchange brought beside them stays as it was judged, and what of it is held stays held.
+    The others are closed by now, their content is gone, or the spool has no room for them now: what live calls
+    need of it is left to them. What an exchange brought beside released calls stays as it was judged, and what of
+    it is held stays held.
+
+    Raises:
+        ConfigurationError: the spool's folder cannot be used.
+        SpoolUnavailableError: the disk refused.
     """
     content = content_of(app)
     spool = gateway_config(app.settings, app.home.create()).spool
     released: list[Case] = []
     with _held_still(app, found) as held:
+        fitting = [*_that_fit(content, held.cases, spool_room(spool))]
+        if not fitting:
+            return []
         with open_spool(spool, app.secrets.derive(b"spool")) as writer:
-            for name, rows in _by_exchange(held.cases):
+            for name, rows in fitting:
                 exchange = content.read(name)
                 if exchange is None:
                     continue
@@ -132,6 +141,18 @@ def _held_still(app: AppContext, found: Sequence[Case]) -> Iterator[_HeldCases]:
         held = {row["quarantine_id"]: kept_as(row) for row in cases(app)}
         mine = [row for row in found if held.pop(row["quarantine_id"], None)]
         yield _HeldCases(mine, set(held.values()))
+
+
+def _that_fit(
+    content: QuarantineStore, found: Sequence[Case], room: int
+) -> Iterator[tuple[str, list[Case]]]:
+    """Yield the exchanges of cases with these, the earliest first, as many as there is room for."""
+    for name, rows in _by_exchange(found):
+        calls = sum(1 for row in rows if row["part_of"])
+        size = content.size(name) * max(1, -(-calls // CALLS_AT_ONCE))
+        if size <= room:
+            room -= size
+            yield name, rows
 
 
 def _by_exchange(found: Sequence[Case]) -> Iterator[tuple[str, list[Case]]]:

@@ -24,6 +24,7 @@ from governance.redact.pseudonym import subject_id
 from headrace.app.context import AppContext
 from headrace.govern.quarantine_store import kept_as
 from headrace.services.quarantine import Case, cases, content_of, release
+from proxy.spool import SpoolUnavailableError
 from trajectory.dialects.registry import Dialect
 from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.exchange import Exchange
@@ -64,10 +65,10 @@ class WaitingCases:
             self._cases |= {row.quarantine_id: asdict(row) for row in held if _waits(row.reason)}
 
     def go_on(self) -> None:
-        """Write into the spool again what waits for nothing any more.
+        """Write into the spool again what waits for nothing any more, as far as there is room.
 
         Raises:
-            RetryableError: the spool cannot be written; nothing was lost.
+            RetryableError: the lake or the folder of the spool cannot be used; nothing was lost.
         """
         waiting = self._waiting()
         due = [
@@ -78,11 +79,17 @@ class WaitingCases:
         if not due:
             return
         try:
-            release(self._app, due, GOVERNOR)
+            released = release(self._app, due, GOVERNOR)
+        except SpoolUnavailableError:
+            return  # the batch makes room, and a later round tries again
         except ConfigurationError as error:
             raise RetryableError(str(error)) from error
-        for row in due:
+        for row in released:
             waiting.pop(row["quarantine_id"])
+        if len(released) < len(due):
+            self._cases = (
+                None  # others closed some, or there was no room for them: they are looked up
+            )
 
     def _waiting(self) -> dict[str, Case]:
         """Return the cases that wait; those whose content is gone were closed, or rested too long."""

@@ -1,7 +1,7 @@
-"""A writer for the spool that the settings describe."""
+"""A writer for the spool that the settings describe, and how much room that spool has."""
 
 from proxy.config import SpoolConfig
-from proxy.spool import SpoolWriter
+from proxy.spool import SpoolWriter, layout
 from proxy.spool.keys import KeyRing
 from proxy.spool.states import Bounds
 from trajectory.errors import ConfigurationError
@@ -20,12 +20,7 @@ def open_spool(config: SpoolConfig, key: bytes) -> SpoolWriter:
             newest,
             segment_bytes=config.segment_bytes,
             segment_seconds=config.segment_seconds,
-            bounds=Bounds(
-                max_bytes=config.max_bytes,
-                max_files=config.max_files,
-                alarm_at=config.alarm_at,
-                shed_at=config.shed_at,
-            ),
+            bounds=_bounds(config),
             sync_seconds=config.sync_seconds,
             slow_seconds=config.slow_seconds,
         )
@@ -33,3 +28,17 @@ def open_spool(config: SpoolConfig, key: bytes) -> SpoolWriter:
         raise ConfigurationError(
             f"gateway.spool.directory: {config.directory} cannot be used: {error.strerror}"
         ) from None
+
+
+def spool_room(config: SpoolConfig) -> int:
+    """Return how many bytes may come until what can be spared is left out."""
+    return max(0, _bounds(config).shed_bytes - layout.size(config.directory).bytes)
+
+
+def _bounds(config: SpoolConfig) -> Bounds:
+    return Bounds(
+        max_bytes=config.max_bytes,
+        max_files=config.max_files,
+        alarm_at=config.alarm_at,
+        shed_at=config.shed_at,
+    )

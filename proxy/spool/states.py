@@ -28,3 +28,8 @@ class Bounds:
     max_files: int = 4096
     alarm_at: float = 0.7
     shed_at: float = 0.9
+
+    @property
+    def shed_bytes(self) -> int:
+        """Bytes from which what can be spared is left out."""
+        return int(self.max_bytes * self.shed_at)

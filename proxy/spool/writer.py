@@ -62,7 +62,7 @@ class SpoolWriter:
         self._max_bytes = bounds.max_bytes
         self._hard_bytes = bounds.max_bytes + bounds.max_bytes // 8
         self._bounds = bounds
-        self._shed_bytes = int(bounds.max_bytes * bounds.shed_at)
+        self._shed_bytes = bounds.shed_bytes
         self.shedding = False
         """Records should only be those that must not be lost."""
         self.breaker = Breaker(slow_seconds)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import run
+from headrace.services import quarantine
 from lakehouse.lake import Lake
+from proxy.spool import SpoolUnavailableError, SpoolWriter
 from tests.headrace.installations import ALL, PlantedInstallation, chat
 from tests.scenarios.test_late_users import TRACE, called, export, of
 from tests.support.consent_service import FAILURES, ConsentService, consent_service
@@ -191,3 +193,60 @@ def test_calls_of_one_export_go_on_with_the_answers_about_their_own_users(
     assert {*house.service.names()[before:]} == {PERSON, OTHER}
     assert house.usable() == [{*ALL}] * 2
     assert list(house.home.held.glob("*.sealed")) == []
+
+
+MEBIBYTE = 1024 * 1024
+
+
+def padded(one: Exchange) -> Exchange:
+    """Return a call with a body of a quarter of a mebibyte, most of which says nothing."""
+    body = one.request.body + b" " * (MEBIBYTE // 4)
+    return replace(one, request=replace(one.request, body=body))
+
+
+def test_calls_that_wait_take_no_room_that_captures_need(
+    house: AskingInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than the spool may hold waits, and more than it may hold came meanwhile."""
+    with house.home.settings_file.open("a", encoding="utf-8") as settings:
+        settings.write(f"gateway: {{spool: {{max_bytes: {MEBIBYTE}}}}}\n")
+    house.begin_again()
+    shed: list[bool] = []
+    wrote = quarantine.write_again
+
+    def noted(writer: SpoolWriter, one: Exchange) -> str:
+        name = wrote(writer, one)
+        shed.append(writer.shedding)
+        return name
+
+    monkeypatch.setattr(quarantine, "write_again", noted)
+    house.service.failure = "other"
+    held = [padded(call(number, "Refund me.", f"s{number}", user=PERSON)) for number in range(6)]
+    assert house.govern(*held) == {"quarantined": 6}
+    house.service.failure, house.service.granted[PERSON] = "", [*ALL]
+    beside = [padded(call(number, "Hello.", f"s{number}")) for number in range(10, 16)]
+    stored = house.govern(*beside)["stored"]
+    while more := house.govern():
+        stored += more["stored"]
+    assert stored == 12
+    assert shed == [False] * 6
+    assert house.rows("SELECT 1 FROM quarantined WHERE status = 'held'") == []
+    assert list(house.home.held.glob("*.sealed")) == []
+
+
+def test_a_disk_that_takes_no_release_stops_no_batch(
+    house: AskingInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch makes room, and the next round releases them."""
+    house.service.failure = "other"
+    house.govern(call(1, "Refund me.", user=PERSON))
+    house.service.failure, house.service.granted[PERSON] = "", [*ALL]
+
+    def refused(*_: object) -> str:
+        raise SpoolUnavailableError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine, "write_again", refused)
+        assert house.govern(call(2, "Where is my lamp?", session="s2")) == {"stored": 1}
+    assert house.govern() == {"stored": 1}
+    assert house.govern() == {}

@@ -145,6 +145,27 @@ def test_a_shadow_of_a_held_call_waits_with_it(
     assert asking.rows("SELECT 1 FROM quarantined WHERE status = 'held'") == []
 
 
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("agrees", [False, True])
+def test_a_stored_shadow_may_not_be_used_until_a_late_call_has_its_answer(
+    asking: AskingInstallation, order: str, agrees: bool
+) -> None:
+    live = call(2, "The lamp is broken.")
+    copy = shadow(3, live, "Sent.")
+    asking.govern(live, *([copy] if order == "before" else []))
+    asking.service.failure = "other"
+    asking.govern(call(1, "Refund me."))
+    if order == "after":
+        asking.govern(copy)
+    assert purposes(asking) == {"live": set(), "shadow": set()}
+    asking.service.failure = ""
+    asking.service.granted[PERSON] = [*ALL] if agrees else []
+    asking.begin_again()
+    asking.govern()
+    left = {*ALL} if agrees else set()
+    assert purposes(asking) == {"live": left, "shadow": left}
+
+
 def test_a_shadow_without_its_call_is_never_stored(
     asking: AskingInstallation, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,8 @@ COMMENT ON VIEW governance_latest IS 'The decision that holds for each step';
 
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
 -- whom a step names is in the conversation of all later steps of its trajectory; so is the end user
--- of a held call, whom the consent service did not answer for.
+-- of a held call, whom the consent service did not answer for. A shadow repeats what
+-- its call says.
 CREATE OR REPLACE VIEW permissions AS
 WITH gone AS (
     SELECT tenant_id, subject, purpose FROM consents
@@ -41,9 +42,14 @@ WITH gone AS (
 ), unanswered AS (
     SELECT tenant_id, trajectory_id, min(started_at) AS begun FROM quarantined
     WHERE reason = 'consent:awaits-answer' AND status <> 'released' GROUP BY ALL
+), copied AS (
+    SELECT DISTINCT l.tenant_id, l.to_step_id AS step_id FROM unanswered u
+    JOIN governance_latest g ON g.tenant_id = u.tenant_id AND g.trajectory_id = u.trajectory_id
+    JOIN links l ON l.tenant_id = g.tenant_id AND l.from_step_id = g.step_id
+    WHERE l.kind = 'shadow' AND u.begun < g.started_at
 ), left_over AS (
     SELECT g.*, t.erased <= g.started_at AS erased, h.step_id IS NOT NULL AS held,
-           u.begun < g.started_at AS unanswered,
+           u.begun < g.started_at OR c.step_id IS NOT NULL AS unanswered,
            CASE WHEN t.withdrawn IS NULL THEN g.purposes
                 ELSE list_filter(g.purposes, lambda p: NOT list_contains(list_transform(
                          list_filter(t.withdrawn, lambda w: w.begun <= g.started_at),
@@ -54,6 +60,7 @@ WITH gone AS (
     LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
     LEFT JOIN unanswered u
       ON g.tenant_id = u.tenant_id AND g.trajectory_id = u.trajectory_id
+    LEFT JOIN copied c ON g.tenant_id = c.tenant_id AND g.step_id = c.step_id
 )
 SELECT tenant_id, step_id, trajectory_id, decision, reasons AS decision_reasons, policy_hash,
        legal_basis, retention_class, expires_at, legal_hold, subjects, data_classes,

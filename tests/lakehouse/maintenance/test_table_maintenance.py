@@ -1,7 +1,12 @@
 """Maintenance changes files, never rows; it works beside writers and survives being killed."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -187,6 +192,56 @@ def test_an_interrupt_before_the_commit_leaves_what_the_vacuum_takes(
     assert contents(lake) == before
     vacuum_table(lake, "steps", hours=0)
     assert len(list((tmp_path / "steps").rglob("*.parquet"))) == len(lake.snapshot_of("steps")) == 6
+
+
+_KILLED = """
+import os, signal, sys
+from deltalake import DeltaTable
+from lakehouse.lake import Lake
+from lakehouse.maintenance.table_maintenance import compact
+
+commit = DeltaTable.create_write_transaction
+
+def killed(*args, **options):
+    if sys.argv[2] == "behind":
+        commit(*args, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+lake = Lake.open(sys.argv[1])
+DeltaTable.create_write_transaction = killed
+compact(lake, tables=["steps"])
+"""
+"""Compacts, and is killed before the commit or behind it; the new file is in its place by then."""
+
+
+@pytest.mark.parametrize("moment", ["before", "behind"])
+@pytest.mark.parametrize("then", ["vacuum", "erase"])
+def test_a_compaction_killed_at_its_commit_loses_and_doubles_nothing_and_leaves_nothing_for_good(
+    tmp_path: Path, moment: str, then: str
+) -> None:
+    lake = filled(tmp_path)
+    lake.append_rows("governance", [replace(make.batch("t1").governance[0], subjects=("p1",))])
+    before = contents(lake)
+    root = Path(__file__).parents[3]
+    script = [sys.executable, "-c", _KILLED, str(tmp_path), moment]
+    assert subprocess.run(script, cwd=root, check=False).returncode == -signal.SIGKILL
+    lake = Lake.open(str(tmp_path))
+    assert contents(lake) == before
+    files = {*(tmp_path / "steps").rglob("*.parquet")}
+    assert len(files) == 7
+    assert len(lake.snapshot_of("steps")) == (6 if moment == "before" else 1)
+    if then == "vacuum":
+        (made,) = (path for path in files if path.name.startswith("part-sorted-"))
+        days_ago = time.time() - 8 * 86400
+        os.utime(made, (days_ago, days_ago))
+        vacuum_table(lake, "steps", hours=168)
+        assert made.exists() == (moment == "behind")
+        compact(lake)
+        assert contents(lake) == before
+    else:
+        assert erase_subject(lake, "acme", ["p1"]).rows["steps"] == 3
+        left = {path.name for path in (tmp_path / "steps").rglob("part-*.parquet")}
+        assert left == {Path(path).name for path in lake.snapshot_of("steps")}
 
 
 def test_compaction_beside_a_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:

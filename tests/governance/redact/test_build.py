@@ -1,5 +1,7 @@
 """Every shipped redaction policy builds, and does what its description says."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,24 @@ def test_what_cannot_load_is_told_with_file_and_line(
 def test_short_keys_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="16 to 64 bytes"):
         build_redactor(RedactionSpec(), pseudonym_key=b"short")
+
+
+LONG_RUNNING = """
+import gc
+from governance.redact import settle
+kept = [[] for _ in range(100_000)]  # as open conversations
+settle()
+seen = []
+gc.callbacks.append(lambda phase, about: seen.append(about["generation"]))
+more = [[] for _ in range(300_000)]
+assert gc.get_freeze_count() > 100_000
+assert seen and 2 not in seen and len(seen) < 100
+settle()
+assert gc.get_freeze_count() > 400_000
+"""
+
+
+def test_what_is_there_when_a_process_settles_is_not_looked_through_again() -> None:
+    # In a process of its own: a freeze would hold all objects of the other tests.
+    done = subprocess.run([sys.executable, "-c", LONG_RUNNING], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -3,13 +3,14 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import log
 from typing import NamedTuple
 
 from proxy.artifacts.bodies import ModelBody, OfferedTools
 from proxy.artifacts.placed_json import dumped
+from proxy.artifacts.said_texts import SaidText, SaidTexts
 from proxy.artifacts.system_prompt import SystemPrompt
 from trajectory.artifact import (
     MARK,
@@ -25,6 +26,9 @@ _BYTES_PER_TOKEN = 3
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.75
 """The usual parameters of BM25."""
+
+type Cue = frozenset[str] | bool
+"""What of a conversation decides whether an artefact is applied, and which facts are shown."""
 
 
 class NoRoomError(Exception):
@@ -63,9 +67,30 @@ class FactIndex:
                 rare = log(1 + (len(documents) - holding[word] + 0.5) / (holding[word] + 0.5))
                 self._weights[word].append((at, rare * count * (_K1 + 1) / (count + norm)))
 
-    def shared(self, said: Iterable[frozenset[str]]) -> frozenset[str]:
-        """Return the words that were said and are those of a fact."""
-        return self.vocabulary.intersection(frozenset().union(*said))
+    def shared(self, said: SaidTexts, before: frozenset[str] | None = None) -> frozenset[str]:
+        """Return the words that were said and are those of a fact.
+
+        Args:
+            said: the end of a conversation.
+            before: the same of its last call; then only what has come and gone is looked at.
+        """
+        vocabulary = self.vocabulary
+        if before is None:
+            return frozenset().union(*[one.words_among(vocabulary) for one in said.texts])
+        shared = before
+        for one in said.come:
+            found = one.words_among(vocabulary)
+            if not found <= shared:
+                shared = shared.union(found)
+        for one in said.gone:
+            lost = one.words_among(vocabulary)
+            for other in said.texts:
+                if not lost:
+                    break
+                lost = lost.difference(other.words_among(vocabulary))
+            if lost:
+                shared = shared.difference(lost)
+        return shared
 
     def ranked(self, shared: frozenset[str]) -> list[int]:
         """Return the places of the facts that have one of the shared words, the best first."""
@@ -123,25 +148,52 @@ class PreparedArtifact:
         """A conversation's calls mostly have the same prompt, and the same tools."""
         self._redefined = lru_cache(maxsize=64)(self._redefine)
 
-    def apply(self, body: ModelBody, agent: str | None, room: int) -> Addition | None:
+    def cue(self, said: SaidTexts, before: Cue | None = None) -> Cue:
+        """Return what of a conversation decides about this artefact.
+
+        Args:
+            said: the end of the conversation.
+            before: the same of its last call, where that is known.
+        """
+        if self.spec.memory is not None:
+            return self._index.shared(said, before if isinstance(before, frozenset) else None)
+        if self.spec.skill is None:
+            return True
+        if before is None or (before and said.gone):
+            return self._is_asked_for(said.texts)
+        return bool(before) or self._is_asked_for(said.come)
+
+    def _is_asked_for(self, texts: Sequence[SaidText]) -> bool:
+        for one in texts:
+            for phrase in self._phrases:
+                if phrase in one.text:
+                    return True
+        return False
+
+    def apply(
+        self, body: ModelBody, agent: str | None, room: int, cue: Cue | None = None
+    ) -> Addition | None:
         """Change a request; None where the artefact does not fit it. A failure changes nothing.
 
         Args:
             body: of the request.
             agent: what the calling agent says that it is.
             room: tokens that may be added.
+            cue: of the request's conversation, where it is known.
 
         Raises:
             NoRoomError: more would be added.
             MalformedArtifactError: it cannot be applied.
         """
         spec = self.spec
+        if cue is None:
+            cue = self.cue(body.said)
         if spec.harness is not None:
             return self._edit(spec.harness, body, agent, room)
         if spec.memory is not None:
-            return self._remind(body, room)
+            return self._remind(body, room, cue)
         if spec.skill is not None:
-            return self._show(spec.skill, body, room)
+            return self._show(spec.skill, body, room, cue)
         return self._define(body, room)
 
     def _append(self, body: ModelBody, room: int) -> Addition:
@@ -177,8 +229,7 @@ class PreparedArtifact:
             return None
         return EditedPrompt(edited, tokens_of(len(new.encode()) - len(old.encode())))
 
-    def _remind(self, body: ModelBody, room: int) -> Addition | None:
-        shared = self._index.shared([one.words for one in body.said.texts])
+    def _remind(self, body: ModelBody, room: int, shared: Cue) -> Addition | None:
         if not shared:
             return None
         found = self._reminder(shared, room)
@@ -204,15 +255,13 @@ class PreparedArtifact:
         ids = "+".join([memory.facts[at].id for at in chosen])
         return Reminder(block, Addition(_cost(length), f"{self.label}={ids}"))
 
-    def _show(self, skill: SkillContent, body: ModelBody, room: int) -> Addition | None:
+    def _show(
+        self, skill: SkillContent, body: ModelBody, room: int, asked_for: Cue
+    ) -> Addition | None:
         needed = skill.trigger.tools
-        if needed and body.offered.definitions.keys().isdisjoint(needed):
+        if not asked_for or (needed and body.offered.definitions.keys().isdisjoint(needed)):
             return None
-        for phrase in self._phrases:
-            for one in body.said.texts:
-                if phrase in one.text:
-                    return self._append(body, room)
-        return None
+        return self._append(body, room)
 
     def _define(self, body: ModelBody, room: int) -> Addition | None:
         found = self._redefined(body.offered)

@@ -1,30 +1,38 @@
 """Bodies of model requests, by dialect: their system prompt, their conversation, their tools.
 
 Chat completions, responses and messages say the same in three ways. What artefacts change is spliced
-into a body's text, and every other byte stays its client's. A call mostly extends the one before it,
+into a body's bytes, and every other byte stays its client's. A call mostly extends the one before it,
 so only its new messages are parsed.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, override
+from typing import Any, ClassVar, NamedTuple, override
 
 from proxy.artifacts.placed_json import (
     DECODER,
     SPACES,
+    Edit,
     PlacedValue,
     dumped,
+    further_items,
+    in_bytes,
     items_of,
     members_of,
     past,
+    spliced,
 )
 from proxy.artifacts.said_texts import INSTRUCTING, SaidTexts, said_in
 from proxy.artifacts.system_prompt import SystemPrompt
 
-_KEPT_CHARACTERS = 8_000_000
+_KEPT_BYTES = 8_000_000
 """Of the conversations that one route remembers."""
-_KEY_CHARACTERS = 300
+_OPENING_BYTES = 300
+"""By which it is told how long a body's prompt is: so many agents share theirs."""
+_OPENINGS = 4096
+_FIRST_WORDS_BYTES = 150
+"""Behind the prompt, by which conversations are told apart."""
 
 
 class OfferedTools:
@@ -86,6 +94,21 @@ _read_tools = lru_cache(maxsize=64)(OfferedTools)
 """Most calls of an agent offer the same tools."""
 
 
+class ArtifactDecision(NamedTuple):
+    """What artefacts add to a call, and by what that was decided."""
+
+    able: tuple[object, ...]
+    """The artefacts that were tried."""
+    agent: str | None
+    cues: tuple[frozenset[str] | bool, ...]
+    """What of the conversation decided about each."""
+    edits: tuple[Edit, ...]
+    labels: tuple[str, ...]
+    """``name@version`` of what is added, with ``=id+id`` behind it where facts are shown."""
+    counted: tuple[tuple[str, str, str], ...]
+    """Route, artefact and outcome of each that was tried."""
+
+
 class ModelBody:
     """A model request's body: what has been read of it, and what is changed."""
 
@@ -98,78 +121,88 @@ class ModelBody:
     _inside: ClassVar[str | None] = None
     _parameters: ClassVar[str] = "parameters"
 
-    def __init__(self, text: str, before: "ModelBody | None" = None) -> None:
+    def __init__(self, data: bytes) -> None:
         """Read a body.
-
-        Args:
-            text: of the body.
-            before: one that it may extend; what both have in common is not parsed again.
 
         Raises:
             ValueError: it is no request of this dialect. So do TypeError and LookupError say.
         """
-        self.text = text
+        self.data = data
         self._appended: list[str] = []
         self.said: SaidTexts
         """The end of the open conversation without instructions; no edit changes it."""
+        self.begins: int
+        """Where that conversation begins, behind what instructs."""
         self.tools: OfferedTools
         self._cut: int
         self._written: SystemPrompt
         self._listed: PlacedValue | None
-        if before is None or not self._extends(before):
-            self._read()
+        self.decision: ArtifactDecision | None = None
+        """What is added to it, once that is decided."""
+        self.earlier: ArtifactDecision | None = None
+        """What was added to the call before."""
+        self._read()
         self.prompt: SystemPrompt = self._written
         """The system prompt with what is replaced in it."""
         self.offered: OfferedTools = self.tools
         """The tools with the definitions that they are given."""
 
-    def _extends(self, before: "ModelBody") -> bool:
-        """Take over what an earlier call says too, where this one only adds messages to its end.
+    def extend(self, data: bytes) -> bool:
+        """Become the conversation's next call, where that only adds messages; else stay as it is.
 
-        The earlier text was JSON, and was cut behind a message. So this one is JSON with the same
+        What is there was JSON, and is cut behind a message. So the next call is JSON with the same
         messages and more, if what stands at the cut is further items of a list.
+
+        Raises:
+            TypeError: a message is none.
         """
-        old, new, cut = before.text, self.text, before._cut
-        rest = len(old) - cut
-        if not cut or len(new) < len(old) or not new.startswith(old[:cut]):
+        old, cut = self.data, self._cut
+        if not cut or len(data) < len(old) or not data.startswith(old[:cut]):
             return False
-        if not new.endswith(old[cut:]):
+        rest = old[cut:]
+        if not data.endswith(rest):
             return False
+        end = len(data) - len(rest)
         try:
-            between = f"[0{new[cut : len(new) - rest]}]"
-            (_, *added), end = DECODER.raw_decode(between)
-        except ValueError:
+            added = further_items(data[cut:end])
+        except (ValueError, RecursionError):
             return False
-        if end < len(between):
-            return False
-        self._cut = len(new) - rest
-        self._written = before._written
-        self._listed, self.tools = before._listed, before.tools
-        self.said = said_in(added, before.said)
+        self.said = said_in(added, self.said)
+        self.data, self._cut = data, end
+        self.prompt, self.offered = self._written, self.tools
+        self._appended = []
+        self.earlier, self.decision = self.decision, None
         return True
 
     def _read(self) -> None:
-        text = self.text
+        text = self.data.decode("utf-8", "surrogatepass")
         start = past(text, 0)
         members, end = members_of(text, start)
         if text[end:].strip(SPACES):
             raise ValueError("no JSON")
         spoken, tools = members.get(self._spoken), members.get("tools")
         self.said = said_in(self._messages(spoken))
-        prompts, home = self._found_prompts(members, start + 1)
-        # Only behind somebody's words it is sure that no instruction follows.
-        listed = spoken is not None and isinstance(spoken.value, list) and self.said.texts
-        self._cut = len(text[: spoken.end - 1].rstrip(SPACES)) if listed and spoken else 0
-        self._written = SystemPrompt([self._placed(each) for each in prompts], self._placed(home))
-        self._listed = None if tools is None else self._placed(tools)
+        prompts, home = self._found_prompts(text, members, start + 1)
+        cut = begins = 0
+        if spoken is not None and isinstance(spoken.value, list):
+            begins = max(
+                spoken.start, *(one.end for one in (home, *prompts) if one.end < spoken.end)
+            )
+            # Only behind somebody's words it is sure that no instruction follows.
+            cut = len(text[: spoken.end - 1].rstrip(SPACES)) if self.said.texts else 0
         within = "[]" if tools is None else text[tools.start : tools.end]
         self.tools = _read_tools(within, self._inside, self._parameters)
+        marks = PlacedValue(begins, cut, None)
+        marks, home, *prompts = in_bytes(text, [marks, home, *prompts, *([tools] if tools else [])])
+        self.begins, self._cut, _ = marks
+        self._listed = None if tools is None else self._placed(prompts.pop())
+        self._written = SystemPrompt([self._placed(each) for each in prompts], self._placed(home))
 
     def _placed(self, span: PlacedValue) -> PlacedValue:
         """Return a span behind the cut with places that count from the end: the cut will move."""
         if not self._cut or span.start < self._cut:
             return span
-        return PlacedValue(span.start - len(self.text), span.end - len(self.text), span.value)
+        return PlacedValue(span.start - len(self.data), span.end - len(self.data), span.value)
 
     def _messages(self, spoken: PlacedValue | None) -> list[Any]:
         """Return the conversation."""
@@ -178,13 +211,14 @@ class ModelBody:
         return spoken.value
 
     def _found_prompts(
-        self, members: Mapping[str, PlacedValue], inside: int
+        self, _text: str, members: Mapping[str, PlacedValue], inside: int
     ) -> tuple[list[PlacedValue], PlacedValue]:
         """Return the contents that are the system prompt.
 
         Also where one goes in if there is none, with ``%s`` in its place.
 
         Args:
+            _text: of the body, for dialects whose prompt stands deeper in it.
             members: of the body.
             inside: where the first of them could stand.
         """
@@ -205,21 +239,26 @@ class ModelBody:
             raise ValueError("no content")
         self._appended.append(escaped)
 
-    def sent(self) -> str:
-        """Return the body with all that was changed."""
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All that was changed; for what extends this body the same bytes in the same places."""
         edits = [*self.prompt.edits]
         if self._appended:
             edits.append(self.prompt.behind(self._appended))
         if self.offered is not self.tools and self._listed is not None:
             edits.append(PlacedValue(self._listed.start, self._listed.end, self.offered.text))
-        text, length, at = self.text, len(self.text), 0
-        pieces: list[str] = []
-        for start, end, fresh in sorted(
-            [(one[0] % length, one[1] % length, one[2]) for one in edits]
-        ):
-            pieces += (text[at:start], fresh)
-            at = end
-        return "".join((*pieces, text[at:]))
+        length = len(self.data)
+        edits.sort(key=lambda one: (one.start % length, one.end % length))
+        return tuple(
+            [
+                Edit(start, end, fresh.encode("utf-8", "surrogatepass"))
+                for start, end, fresh in edits
+            ]
+        )
+
+    def sent(self) -> bytes:
+        """Return the body with all that was changed."""
+        return spliced(self.data, self.edits)
 
 
 class ChatBody(ModelBody):
@@ -230,15 +269,15 @@ class ChatBody(ModelBody):
 
     @override
     def _found_prompts(
-        self, members: Mapping[str, PlacedValue], inside: int
+        self, text: str, members: Mapping[str, PlacedValue], inside: int
     ) -> tuple[list[PlacedValue], PlacedValue]:
         spoken = members[self._spoken]
         found, at = [], spoken.start
         for message in spoken.value:
             if not isinstance(message, dict) or message.get("role") not in INSTRUCTING:
                 break
-            said, at = members_of(self.text, past(self.text, at + 1))
-            at = past(self.text, at)
+            said, at = members_of(text, past(text, at + 1))
+            at = past(text, at)
             found.append(said["content"])
         more = "," if spoken.value else ""
         home = '{"role":"system","content":%s}' + more
@@ -274,21 +313,38 @@ class Conversations:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], ModelBody] = OrderedDict()
-        self._characters = 0
+        self._bytes = 0
+        self._begins: dict[tuple[Any, ...], int] = {}
+        """Where the conversation begins in bodies that open in the same way."""
 
-    def read(self, dialect: type[ModelBody], text: str, *whose: str | bytes | None) -> ModelBody:
+    def read(self, dialect: type[ModelBody], data: bytes, *whose: str | bytes | None) -> ModelBody:
         """Read a body; the less of it, the more it shares with its conversation's last call.
 
-        Conversations that are taken for each other cost a parse, and nothing else.
+        Agents mostly share their prompt, so conversations are told apart by what stands behind it.
+        Those that are taken for each other cost a parse, and nothing else.
 
         Raises:
             ValueError: it is no request of this dialect. So do TypeError and LookupError say.
         """
-        key = (dialect, *whose, text[:_KEY_CHARACTERS])
-        before = self._kept.pop(key, None)
-        self._characters -= 0 if before is None else len(before.text)
-        body = self._kept[key] = dialect(text, before)
-        self._characters += len(text)
-        while self._characters > _KEPT_CHARACTERS:
-            self._characters -= len(self._kept.popitem(last=False)[1].text)
+        opening = (dialect, *whose, data[:_OPENING_BYTES])
+        at = self._begins.get(opening, 0)
+        key = (dialect, *whose, data[at : at + _FIRST_WORDS_BYTES])
+        body = self._kept.get(key)
+        if body is not None:
+            known = len(body.data)
+            if body.extend(data):
+                self._bytes += len(data) - known
+                self._kept.move_to_end(key)
+                return body
+        body = dialect(data)
+        if body.begins != at:
+            if len(self._begins) >= _OPENINGS:
+                self._begins.clear()
+            at = self._begins[opening] = body.begins
+            key = (dialect, *whose, data[at : at + _FIRST_WORDS_BYTES])
+        replaced = self._kept.pop(key, None)
+        self._kept[key] = body
+        self._bytes += len(data) - (0 if replaced is None else len(replaced.data))
+        while self._bytes > _KEPT_BYTES:
+            self._bytes -= len(self._kept.popitem(last=False)[1].data)
         return body

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 SPACES = " \t\n\r"
@@ -12,11 +13,41 @@ dumped = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class PlacedValue(NamedTuple):
-    """A JSON value, and where it stands in a text."""
+    """A JSON value, and where it stands; places below zero count from the end."""
 
     start: int
     end: int
     value: Any
+
+
+class Edit(NamedTuple):
+    """What stands in the place of some bytes of a body."""
+
+    start: int
+    end: int
+    fresh: bytes
+
+
+def spliced(data: bytes, edits: Sequence[Edit]) -> bytes:
+    """Return a body with edits, which are given in their order."""
+    at = 0
+    pieces: list[bytes] = []
+    for start, end, fresh in edits:
+        pieces += (data[at:start], fresh)
+        at = end
+    return b"".join((*pieces, data[at:]))
+
+
+def in_bytes(text: str, spans: Sequence[PlacedValue]) -> list[PlacedValue]:
+    """Return where values stand in the bytes of a text."""
+    if text.isascii():
+        return [*spans]
+    at = size = 0
+    found: dict[int, int] = {}
+    for place in sorted({place for start, end, _ in spans for place in (start, end)}):
+        size += len(text[at:place].encode("utf-8", "surrogatepass"))
+        found[place], at = size, place
+    return [PlacedValue(found[start], found[end], value) for start, end, value in spans]
 
 
 def _refuse(constant: str) -> None:
@@ -72,3 +103,15 @@ def items_of(text: str, within: PlacedValue) -> list[PlacedValue]:
         found.append(PlacedValue(start, end, value))
         at = past(text, end)
     return found
+
+
+def further_items(between: bytes) -> list[Any]:
+    """Return the items that stand behind others in a list.
+
+    Raises:
+        ValueError: these bytes are no more items.
+    """
+    items: list[Any]
+    # ``null`` cannot be gone on with, as a number could.
+    _, *items = DECODER.decode(f"[null{between.decode('utf-8', 'surrogatepass')}]")
+    return items

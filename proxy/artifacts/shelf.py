@@ -7,12 +7,13 @@ restart. Whatever fails, the request goes on as its client wrote it, and the fai
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from proxy.artifacts.blocks import MalformedArtifactError, NoRoomError, PreparedArtifact
-from proxy.artifacts.bodies import BODIES, Conversations, ModelBody
+from proxy.artifacts.bodies import BODIES, ArtifactDecision, Conversations, ModelBody
+from proxy.artifacts.placed_json import spliced
 from proxy.clients.credentials import RawFields
 from proxy.config import Route
 from proxy.recording.tokens import plain_json
@@ -42,16 +43,15 @@ class Shelf:
         self._found: dict[str, tuple[Stamp, dict[str, PreparedArtifact | Problem]]] = {
             name: ((), {}) for name in names
         }
-        self._shares: dict[str, float | None] = {}
-        self._serving: dict[str, tuple[DrawnArtifact, PreparedArtifact | None]] = {}
-        """What is live of each, and the canary on trial."""
+        self.serving: Mapping[str, ServingArtifact] = {}
+        """What serves of each; another mapping whenever that changes."""
         self.refresh()
 
     def refresh(self) -> None:
         """Read what has changed; called in another thread."""
         for name, (seen, before) in list(self._found.items()):
             home = self._folder / name
-            versions, self._shares[name] = _versions(home)
+            versions, share = _versions(home)
             stamp = _stamp([home / "live.json", *(_content(home, v) for v in versions.values())])
             if stamp == seen and before:
                 continue
@@ -60,7 +60,8 @@ class Shelf:
             self._found[name] = stamp, found
             canary = found.get("canary")
             live = DrawnArtifact(found.get("live", ABSENT), None)
-            self._serving[name] = live, canary if isinstance(canary, PreparedArtifact) else None
+            canary = canary if isinstance(canary, PreparedArtifact) else None
+            self.serving = {**self.serving, name: ServingArtifact(live, canary, share)}
             told = {place: _named(one) for place, one in found.items()}
             _log.info("artefact %s: %s", name, told)
 
@@ -73,10 +74,9 @@ class Shelf:
         self, name: str, session: bytes | None, share: float, tenant: str
     ) -> "DrawnArtifact":
         """Return the version for a session: of a canary a share of them is given."""
-        live, canary = self._serving[name]
+        live, canary, own = self.serving[name]
         if canary is None or session is None or canary.tenant not in (None, tenant):
             return live
-        own = self._shares[name]
         if lot(session, canary.label) < (share if own is None else own):
             return DrawnArtifact(canary, f"{ARM}{canary.label} canary")
         return DrawnArtifact(live.one, f"{ARM}{canary.label} control")
@@ -88,6 +88,16 @@ class DrawnArtifact(NamedTuple):
     one: PreparedArtifact | Problem
     arm: str | None
     """The canary on trial and the session's arm, also where the version adds nothing to a request."""
+
+
+class ServingArtifact(NamedTuple):
+    """What serves of one artefact."""
+
+    live: DrawnArtifact
+    canary: PreparedArtifact | None
+    """On trial."""
+    share: float | None
+    """Of the sessions that get it; None for that of the route."""
 
 
 def _versions(home: Path) -> tuple[dict[str, str], float | None]:
@@ -149,10 +159,30 @@ class AppliedArtifacts(NamedTuple):
     """``name@version``, with ``=id+id`` behind it where facts were shown; the arm of a session in a trial."""
 
 
+class _Draw(NamedTuple):
+    """The artefacts for a session."""
+
+    able: tuple[tuple[str, PreparedArtifact], ...]
+    arms: tuple[str, ...]
+    problems: tuple[tuple[str, str, str], ...]
+    """Route, artefact and what is wrong, of those that cannot be applied."""
+
+
 class RouteArtifacts:
     """The artefacts of one route."""
 
-    __slots__ = ("_budget", "_canary", "_conversations", "_names", "_route", "_shelf", "_tokens")
+    __slots__ = (
+        "_budget",
+        "_canary",
+        "_conversations",
+        "_draws",
+        "_names",
+        "_on_trial",
+        "_route",
+        "_serving",
+        "_shelf",
+        "_tokens",
+    )
 
     def __init__(self, route: Route, shelf: Shelf) -> None:
         assert route.evolve is not None  # noqa: S101 - for the type checker
@@ -162,6 +192,13 @@ class RouteArtifacts:
         self._tokens = route.evolve.tokens
         self._canary = route.evolve.canary
         self._budget = route.evolve.milliseconds / 1000
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what holds only as long as the same versions serve."""
+        self._serving = self._shelf.serving
+        self._on_trial = any(self._serving[name].canary is not None for name in self._names)
+        self._draws: dict[str, _Draw] = {}
         self._conversations = Conversations()
 
     def takes(
@@ -175,7 +212,7 @@ class RouteArtifacts:
             if bare.endswith(body.path):
                 if plain_json(method, fields):
                     return body
-                self._count(counters, "-", "unreadable")
+                counters.artifacts[self._route, "-", "unreadable"] += 1
         return None
 
     def apply(
@@ -190,52 +227,94 @@ class RouteArtifacts:
     ) -> AppliedArtifacts | None:
         """Return a request as it goes upstream; None where it goes as its client wrote it."""
         began, spent = time.perf_counter(), time.thread_time()
-        able, arms = [], []
+        draw = self._drawn(tenant, session)
+        for each in draw.problems:
+            counters.artifacts[each] += 1
+        unchanged = AppliedArtifacts(data, draw.arms) if draw.arms else None
+        if not draw.able:
+            return unchanged
+        try:
+            check_values(data)
+            request = self._conversations.read(body, data, tenant, session)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            counters.artifacts[self._route, "-", "unreadable"] += 1
+            return unchanged
+
+        def is_late(name: str) -> bool:
+            # The clock is asked first: it costs a twentieth of what the thread's time does.
+            late = (
+                time.perf_counter() - began > self._budget
+                and time.thread_time() - spent > self._budget
+            )
+            if late:
+                counters.artifacts[self._route, name, "slow"] += 1
+            return late
+
+        decision = request.decision = self._decision(request, draw.able, agent, is_late)
+        if decision is None:
+            return unchanged
+        for each in decision.counted:
+            counters.artifacts[each] += 1
+        if not decision.labels:
+            return unchanged
+        return AppliedArtifacts(spliced(data, decision.edits), decision.labels + draw.arms)
+
+    def _drawn(self, tenant: str, session: bytes | None) -> _Draw:
+        """Return the artefacts for a session; without a trial all have the same."""
+        if self._shelf.serving is not self._serving:
+            self._begin()
+        if not self._on_trial and (known := self._draws.get(tenant)) is not None:
+            return known
+        able, arms, problems = [], [], []
         for name in self._names:
             one, arm = self._shelf.choose(name, session, self._canary, tenant)
             if arm is not None:
                 arms.append(arm)
             if isinstance(one, str):
-                self._count(counters, name, one)
+                problems.append((self._route, name, one))
             elif one.tenant in (None, tenant):
                 able.append((name, one))
-        unchanged = AppliedArtifacts(data, tuple(arms)) if arms else None
-        if not able:
-            return unchanged
-        try:
-            check_values(data)
-            text = data.decode("utf-8", "surrogatepass")
-            request = self._conversations.read(body, text, tenant, session)
-        except (ValueError, TypeError, LookupError, RecursionError):
-            self._count(counters, "-", "unreadable")
-            return unchanged
-        room, labels, applied = self._tokens, [], []
-        for name, one in able:
+        draw = _Draw(tuple(able), tuple(arms), tuple(problems))
+        if not self._on_trial:
+            self._draws[tenant] = draw
+        return draw
+
+    def _decision(
+        self,
+        request: ModelBody,
+        able: tuple[tuple[str, PreparedArtifact], ...],
+        agent: str | None,
+        is_late: Callable[[str], bool],
+    ) -> ArtifactDecision | None:
+        """Decide what a request is given; None where that takes too long.
+
+        It mostly is the same as for the call that it extends.
+        """
+        before = request.earlier
+        if before is None or before.able != able:
+            before = None
+            cues = tuple([one.cue(request.said) for _, one in able])
+        else:
+            known = zip(able, before.cues, strict=True)
+            cues = tuple([one.cue(request.said, cue) for (_, one), cue in known])
+        if before is not None and before.cues == cues and before.agent == agent:
+            return None if is_late(able[0][0]) else before
+        room = self._tokens
+        labels: list[str] = []
+        counted: list[tuple[str, str, str]] = []
+        for (name, one), cue in zip(able, cues, strict=True):
             try:
-                added = one.apply(request, agent, room)
+                added = one.apply(request, agent, room, cue)
             except NoRoomError:
-                self._count(counters, name, "over_cap")
+                counted.append((self._route, name, "over_cap"))
                 continue
             except (MalformedArtifactError, ValueError):
-                self._count(counters, name, "malformed")
+                counted.append((self._route, name, "malformed"))
                 continue
-            # The clock is asked first: it costs a twentieth of what the thread's time does.
-            if (
-                time.perf_counter() - began > self._budget
-                and time.thread_time() - spent > self._budget
-            ):
-                self._count(counters, name, "slow")
-                return unchanged
+            if is_late(name):
+                return None
             if added is not None:
                 room -= added.tokens
                 labels.append(added.label)
-                applied.append(name)
-        if not labels:
-            return unchanged
-        sent = request.sent().encode("utf-8", "surrogatepass")
-        for name in applied:
-            self._count(counters, name, "applied")
-        return AppliedArtifacts(sent, (*labels, *arms))
-
-    def _count(self, counters: Counters, name: str, outcome: str) -> None:
-        counters.artifacts[self._route, name, outcome] += 1
+                counted.append((self._route, name, "applied"))
+        return ArtifactDecision(able, agent, cues, request.edits, tuple(labels), tuple(counted))

@@ -109,7 +109,7 @@ def test_the_block_is_the_gateways_own() -> None:
         {"role": "system", "content": SYSTEM_PROMPT},
         {"role": "user", "content": "It is a bakery account."},
     ]
-    body = ChatBody(json.dumps({"messages": messages}))
+    body = ChatBody(json.dumps({"messages": messages}).encode())
     one = PreparedArtifact("acme-corrections@0001", ArtifactSpec.model_validate(spec))
     assert one.apply(body, None, 1000) is not None
     sent = json.loads(body.sent())["messages"][0]["content"]

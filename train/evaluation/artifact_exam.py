@@ -44,7 +44,8 @@ def given(artifact: ArtifactSpec | None, *, room: int = ROOM) -> ShownPrompt:
     agent = None if artifact.harness is None else artifact.harness.agent
 
     def applied(prompt: Prompt) -> Prompt:
-        body = ChatBody(json.dumps({"messages": [*prompt.messages], "tools": [*prompt.tools]}))
+        told = {"messages": [*prompt.messages], "tools": [*prompt.tools]}
+        body = ChatBody(json.dumps(told).encode())
         try:
             added = prepared.apply(body, agent, room)
         except (NoRoomError, MalformedArtifactError, ValueError):

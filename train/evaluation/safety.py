@@ -176,7 +176,7 @@ def given_with(case: SafetyCase, artifact: ArtifactSpec) -> SafetyCase:
     """Return a case as a gateway sends it that applies the artefact."""
     shown = _always_shown(artifact)
     agent = None if shown.harness is None else shown.harness.agent
-    body = ChatBody(json.dumps({"messages": case.messages, "tools": case.tools}))
+    body = ChatBody(json.dumps({"messages": case.messages, "tools": case.tools}).encode())
     try:
         PreparedArtifact("candidate@0", shown).apply(body, agent, _ROOM)
     except (NoRoomError, MalformedArtifactError, ValueError):

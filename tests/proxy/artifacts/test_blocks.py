@@ -21,7 +21,7 @@ from proxy.artifacts.bodies import (
     ModelBody,
     ResponsesBody,
 )
-from proxy.artifacts.said_texts import words_of
+from proxy.artifacts.said_texts import said_in
 from trajectory.artifact import ArtifactSpec
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(
@@ -81,7 +81,7 @@ CONTENTS = st.one_of(
 
 
 def read(dialect: type[ModelBody], value: dict[str, Any]) -> ModelBody:
-    return dialect(json.dumps(value))
+    return dialect(json.dumps(value).encode())
 
 
 def size(body: ModelBody) -> int:
@@ -130,7 +130,7 @@ def test_a_description_of_other_letters_is_no_room_for_more() -> None:
 
 
 def best(index: FactIndex, said: str, most: int) -> list[int]:
-    return index.ranked(index.shared([words_of(said.casefold())]))[:most]
+    return index.ranked(index.shared(said_in([{"role": "user", "content": said}])))[:most]
 
 
 def test_facts_are_found_by_what_is_rare() -> None:

@@ -20,7 +20,7 @@ from proxy.artifacts.said_texts import SAID_CHARACTERS
 from trajectory.artifact import ArtifactSpec
 
 BLOCK = "Be brief."
-TEXT = st.text(max_size=12)
+TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 PART = st.fixed_dictionaries({"type": st.just("text"), "text": TEXT})
 CONTENT = st.one_of(TEXT, st.lists(PART, max_size=3))
 NUMBER = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -42,7 +42,7 @@ def tool(dialect: type[ModelBody], name: str) -> dict[str, Any]:
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> tuple[type[ModelBody], list[str]]:
+def conversations(draw: st.DrawFn) -> tuple[type[ModelBody], list[bytes]]:
     """A dialect, and the bodies of a conversation's calls, each longer than the one before."""
     dialect = draw(st.sampled_from(BODIES))
     spoken = {ChatBody: "messages", ResponsesBody: "input", MessagesBody: "messages"}[dialect]
@@ -60,7 +60,7 @@ def conversations(draw: st.DrawFn) -> tuple[type[ModelBody], list[str]]:
     calls = [
         json.dumps(
             {**value, spoken: [*leading, *messages[:count]]}, indent=indent, ensure_ascii=plain
-        )
+        ).encode("utf-8", "surrogatepass")
         for count in range(1, len(messages) + 1)
     ]
     return dialect, calls
@@ -85,7 +85,7 @@ ARTIFACTS = [
 ]
 
 
-def told(body: ModelBody) -> str:
+def told(body: ModelBody) -> bytes:
     for one in ARTIFACTS:
         one.apply(body, None, 1000)
     return body.sent()
@@ -94,7 +94,7 @@ def told(body: ModelBody) -> str:
 @settings(deadline=None)
 @given(conversations())
 def test_a_call_is_the_same_whether_its_conversation_is_known_or_not(
-    calls: tuple[type[ModelBody], list[str]],
+    calls: tuple[type[ModelBody], list[bytes]],
 ) -> None:
     dialect, texts = calls
     known = Conversations()
@@ -108,7 +108,7 @@ def test_a_call_is_the_same_whether_its_conversation_is_known_or_not(
 @settings(deadline=None)
 @given(conversations())
 def test_a_block_stands_behind_the_prompt_and_all_else_is_the_clients(
-    calls: tuple[type[ModelBody], list[str]],
+    calls: tuple[type[ModelBody], list[bytes]],
 ) -> None:
     dialect, texts = calls
     body = dialect(texts[-1])
@@ -128,50 +128,64 @@ def test_a_block_stands_behind_the_prompt_and_all_else_is_the_clients(
 
 def test_numbers_and_spaces_stay_as_their_client_wrote_them() -> None:
     text = '{ "seed": 1.0e2 , "big":123456789012345678901234567890, "messages" : [ {"role":"user","content":"x"} ] }'
-    body = ChatBody(text)
+    body = ChatBody(text.encode())
     body.append(BLOCK)
     added = f'{{"role":"system","content":"{BLOCK}"}},'
-    assert body.sent() == text.replace("[ {", f"[{added} {{")
+    assert body.sent().decode() == text.replace("[ {", f"[{added} {{")
 
 
 @pytest.mark.parametrize(
     "middle",
     [
-        '], "other": [{"role": "user", "content": "b"}',
-        '{"role": "user", "content": "b"}',
-        ', {"role": "user", "content": "b"',
-        ', {"role": "user", "content": "b"}, NaN',
-        ",",
+        b'], "other": [{"role": "user", "content": "b"}',
+        b'{"role": "user", "content": "b"}',
+        b', {"role": "user", "content": "b"',
+        b', {"role": "user", "content": "b"}, NaN',
+        b', {"role": "user", "content": "b"}, {}, \xff',
+        b",",
+        b".5",
+        b"e1",
+        b"1",
     ],
 )
-def test_what_does_not_only_add_messages_is_read_anew(middle: str) -> None:
-    head, tail = '{"messages": [{"role": "user", "content": "a"}', '], "model": "m"}'
-    before = ChatBody(head + tail)
-    try:
-        alone = ChatBody(head + middle + tail)
-    except ValueError:
-        with pytest.raises(ValueError, match=r"JSON|Expecting|Illegal"):
-            ChatBody(head + middle + tail, before)
-    else:
-        assert told(ChatBody(head + middle + tail, before)) == told(alone)
+def test_what_does_not_only_add_messages_is_read_anew(middle: bytes) -> None:
+    head, tail = b'{"messages": [{"role": "user", "content": "a"}', b'], "model": "m"}'
+    body = ChatBody(head + tail)
+    said = body.said
+    assert not body.extend(head + middle + tail)
+    assert body.sent() == head + tail
+    assert body.said is said
 
 
 def test_only_the_end_of_a_conversation_tells_what_it_is_about() -> None:
     long = "x" * SAID_CHARACTERS
     texts = ["refund", long, "cash"]
     messages = [{"role": "user", "content": text} for text in texts]
-    body = ChatBody(json.dumps({"messages": messages}))
+    body = ChatBody(json.dumps({"messages": messages}).encode())
     assert [one.text for one in body.said.texts] == ["cash", long]
 
 
 def test_few_conversations_are_remembered_and_of_one_tenant_each() -> None:
     known = Conversations()
     text = json.dumps(
-        {"messages": [{"role": "user", "content": "é" * 3_000_000}]}, ensure_ascii=False
-    )
-    first = known.read(ChatBody, text, "acme")
-    assert known.read(ChatBody, text, "acme").said.length == first.said.length
-    assert known.read(ChatBody, text, "acme").said.texts[0] is first.said.texts[0]
-    assert known.read(ChatBody, text, "other").said.texts[0] is not first.said.texts[0]
+        {"messages": [{"role": "user", "content": "é" * 1_500_000}]}, ensure_ascii=False
+    ).encode()
+    first = known.read(ChatBody, text, "acme").said
+    assert known.read(ChatBody, text, "acme").said.texts[0] is first.texts[0]
+    assert known.read(ChatBody, text, "other").said.texts[0] is not first.texts[0]
     known.read(ChatBody, text, "third")
-    assert known.read(ChatBody, text, "acme").said.texts[0] is not first.said.texts[0]
+    assert known.read(ChatBody, text, "acme").said.texts[0] is not first.texts[0]
+
+
+def test_agents_that_share_a_prompt_are_told_apart() -> None:
+    known = Conversations()
+    system = {"role": "system", "content": "You help. " * 100}
+    asked = [{"role": "user", "content": f"Order {number}, please. " * 9} for number in range(3)]
+    answer = {"role": "assistant", "content": "Which one?"}
+    first = [known.read(ChatBody, chat(system, one), "acme").said.texts[0] for one in asked]
+    for one, text in zip(asked, first, strict=True):
+        assert known.read(ChatBody, chat(system, one, answer), "acme").said.texts[1] is text
+
+
+def chat(*messages: dict[str, Any]) -> bytes:
+    return json.dumps({"model": "m", "messages": messages}).encode()

@@ -9,15 +9,21 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from proxy.config import GatewayConfig
+from proxy.artifacts.bodies import ChatBody
+from proxy.artifacts.shelf import AppliedArtifacts, RouteArtifacts, Shelf
+from proxy.config import GatewayConfig, Route
+from proxy.telemetry.counters import Counters
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
 from trajectory.exchange import Exchange
 
 NAMES = ("style", "facts", "asking", "tools")
 TOOL = {"name": "refund", "description": "Pays back.", "parameters": {"type": "object"}}
+TOOLS = [{"type": "function", "function": TOOL}]
 SPECS: dict[str, dict[str, Any]] = {
     "style": {"harness": {"append": "Be brief."}},
     "facts": {
@@ -54,7 +60,7 @@ BODIES: dict[str, dict[str, Any]] = {
             {"role": "system", "content": "You help."},
             {"role": "user", "content": "I want my money back: how does a refund go?"},
         ],
-        "tools": [{"type": "function", "function": TOOL}],
+        "tools": TOOLS,
     },
     "/v1/responses": {
         "model": "m",
@@ -355,3 +361,48 @@ def test_a_route_that_cannot_hold_what_it_says_is_refused(
     route = {"name": "r", "upstream": "http://h", "evolve": {"artifacts": ["a"]}, **change}
     with pytest.raises(ValidationError, match=said):
         GatewayConfig.model_validate({"routes": [route]})
+
+
+@st.composite
+def growing(draw: st.DrawFn) -> list[tuple[bytes, str | None]]:
+    """Bodies of a conversation's calls, each longer than the one before, and who sends it."""
+    words = st.lists(st.sampled_from(["refund", "Cash", "money back", "nine", "lamp"]), max_size=3)
+    times = st.sampled_from([1, 20, 300])
+    role = st.sampled_from(["user", "assistant", "system"])
+    said = draw(st.lists(st.tuples(role, words, times), min_size=1, max_size=14))
+    messages = [
+        {"role": role, "content": f"{' '.join(words)}. " * times} for role, words, times in said
+    ]
+    calls = []
+    for count in range(1, len(messages) + 1, draw(st.integers(1, 3))):
+        value = {"model": "m", "messages": messages[:count], "tools": TOOLS}
+        calls.append((json.dumps(value).encode(), draw(st.sampled_from([None, "shop"]))))
+    return calls
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    folder = tmp_path_factory.mktemp("shelf")
+    told = {**SPECS, "style": {"harness": {"agent": "shop", "append": "Be brief."}}}
+    for name in NAMES:
+        write(folder, name, "0001", told[name])
+    return Shelf(folder, NAMES)
+
+
+@settings(deadline=None)
+@given(calls=growing(), tokens=st.sampled_from([25, 60, 1000]))
+def test_a_known_conversation_is_given_what_a_new_one_is(
+    shelf: Shelf, calls: list[tuple[bytes, str | None]], tokens: int
+) -> None:
+    evolve = {"artifacts": NAMES, "tokens": tokens, "milliseconds": 1000}
+    route = Route.model_validate({"name": "shop", "upstream": "http://a.test", "evolve": evolve})
+    known = RouteArtifacts(route, shelf)
+    for data, agent in calls:
+        told: list[tuple[AppliedArtifacts | None, Any]] = []
+        for artifacts in (known, RouteArtifacts(route, shelf)):
+            counters = Counters()
+            applied = artifacts.apply(
+                ChatBody, data, tenant="acme", agent=agent, session=None, counters=counters
+            )
+            told.append((applied, counters.artifacts))
+        assert told[0] == told[1]

@@ -106,12 +106,9 @@ class Pipeline:
         Raises:
             RetryableError: it could not be written; nothing was lost, the next call tries again.
         """
-        if self.waiting is not None:
-            self.waiting.go_on()
+        self._hear_others()
         done = self.checkpoints.load()
         batch, number = self.source.take(done), done.batch + 1
-        # First: no row is made with a key that was erased.
-        self.others.look(self.governor().legal_holds)
         if not batch.records:
             self.settle()
             return None
@@ -120,17 +117,14 @@ class Pipeline:
         # away the messages that these steps are going to name.
         with self.lake.lease():
             governor = self.governor()
-            fresh = self.source.without_stored(assembly, self.lake.known_content())
-            governed = governor.judge(fresh)
+            governed = governor.judge(
+                self.source.without_stored(assembly, self.lake.known_content())
+            )
             self.quarantine.keep(_held_back(batch, governed))
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)
-            if self.waiting is not None:
-                self.waiting.note(governed.quarantine)
             governor.stored(governed)
-            self.prices.record(
-                (step.tenant_id, step.model_served) for step in governed.steps if step.model_served
-            )
+            self._remember(governed)
         # Before the checkpoint: a crash notes twice, never not at all.
         self._note(number, batch, governed)
         self.checkpoints.complete(number, self.source.due(done))
@@ -165,6 +159,20 @@ class Pipeline:
         holds = (*self.governor().legal_holds, *self.others.legal_holds())
         self.quarantine.expire(
             quarantine_days, is_held=lambda exchange: holds_exchange(holds, exchange)
+        )
+
+    def _hear_others(self) -> None:
+        """Let answered cases go on, and carry out what other homes erased: no row is made with a key that is gone."""
+        if self.waiting is not None:
+            self.waiting.go_on()
+        self.others.look(self.governor().legal_holds)
+
+    def _remember(self, governed: GovernedBatch) -> None:
+        """Note which cases wait for an answer, and the prices of the models that were asked."""
+        if self.waiting is not None:
+            self.waiting.note(governed.quarantine)
+        self.prices.record(
+            (step.tenant_id, step.model_served) for step in governed.steps if step.model_served
         )
 
     def _note(self, number: int, batch: SpoolBatch, governed: GovernedBatch) -> None:

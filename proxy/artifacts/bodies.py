@@ -328,23 +328,20 @@ class Conversations:
         """
         opening = (dialect, *whose, data[:_OPENING_BYTES])
         at = self._begins.get(opening, 0)
-        key = (dialect, *whose, data[at : at + _FIRST_WORDS_BYTES])
-        body = self._kept.get(key)
-        if body is not None:
-            known = len(body.data)
-            if body.extend(data):
-                self._bytes += len(data) - known
-                self._kept.move_to_end(key)
-                return body
-        body = dialect(data)
-        if body.begins != at:
-            if len(self._begins) >= _OPENINGS:
-                self._begins.clear()
-            at = self._begins[opening] = body.begins
-            key = (dialect, *whose, data[at : at + _FIRST_WORDS_BYTES])
-        replaced = self._kept.pop(key, None)
+        key = (opening, data[at : at + _FIRST_WORDS_BYTES])
+        body = self._kept.pop(key, None)
+        self._bytes -= 0 if body is None else len(body.data)
+        if body is None or not body.extend(data):
+            body = dialect(data)
+            if body.begins != at:
+                if len(self._begins) >= _OPENINGS:
+                    self._begins.clear()
+                at = self._begins[opening] = body.begins
+                key = (opening, data[at : at + _FIRST_WORDS_BYTES])
+                replaced = self._kept.pop(key, None)
+                self._bytes -= 0 if replaced is None else len(replaced.data)
         self._kept[key] = body
-        self._bytes += len(data) - (0 if replaced is None else len(replaced.data))
+        self._bytes += len(data)
         while self._bytes > _KEPT_BYTES:
             self._bytes -= len(self._kept.popitem(last=False)[1].data)
         return body

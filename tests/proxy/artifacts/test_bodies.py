@@ -177,15 +177,29 @@ def test_few_conversations_are_remembered_and_of_one_tenant_each() -> None:
     assert known.read(ChatBody, text, "acme").said.texts[0] is not first.texts[0]
 
 
-def test_agents_that_share_a_prompt_are_told_apart() -> None:
+@pytest.mark.parametrize("changing", ["prompt", "words"])
+def test_agents_that_share_their_prompt_or_first_words_are_told_apart(changing: str) -> None:
     known = Conversations()
-    system = {"role": "system", "content": "You help. " * 100}
-    asked = [{"role": "user", "content": f"Order {number}, please. " * 9} for number in range(3)]
+    said = []
+    for number in range(3):
+        told = {"prompt": "You help. " * 99, "words": "Hello! " * 99}
+        told[changing] = f"{number}: {told[changing]}"
+        system = {"role": "system", "content": told["prompt"]}
+        said.append([system, {"role": "user", "content": told["words"]}])
+    first = [known.read(ChatBody, chat(*one), "acme").said.texts[0] for one in said]
     answer = {"role": "assistant", "content": "Which one?"}
-    first = [known.read(ChatBody, chat(system, one), "acme").said.texts[0] for one in asked]
-    for one, text in zip(asked, first, strict=True):
-        assert known.read(ChatBody, chat(system, one, answer), "acme").said.texts[1] is text
+    for one, text in zip(said, first, strict=True):
+        assert known.read(ChatBody, chat(*one, answer), "acme").said.texts[1] is text
 
 
 def chat(*messages: dict[str, Any]) -> bytes:
     return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+def test_conversations_that_grow_push_others_out() -> None:
+    known = Conversations()
+    asked = [{"role": "user", "content": f"{number}: {'a' * 3_000_000}"} for number in range(2)]
+    answer = {"role": "assistant", "content": "b" * 3_000_000}
+    first = [known.read(ChatBody, chat(one), "acme").said.texts[0] for one in asked]
+    assert known.read(ChatBody, chat(asked[1], answer), "acme").said.texts[1:] == ()
+    assert known.read(ChatBody, chat(asked[0]), "acme").said.texts[0] is not first[0]

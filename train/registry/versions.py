@@ -212,6 +212,23 @@ class ModelRegistry(Registry[ModelVersion]):
         else:
             _require_made_elsewhere(folder)
 
+    def require_scorer(self, folder: Path) -> None:
+        """Refuse a registered reward model that may not teach another model.
+
+        Raises:
+            StaleSubstrateError: it learned from something withdrawn.
+            ConfigurationError: it was trained here and is no registered version, so nobody could tell; or it did not
+                pass its gate, so its scores may be no better than chance.
+        """
+        self.require_permitted(folder)
+        name, _, version = (self.label_of(folder) or "").partition("@")
+        scorer = self.get(name, version) if name else None
+        if scorer is not None and not scorer.manifest.get("gate_passed"):
+            raise ConfigurationError(
+                f"{scorer.label} did not pass its gate ({_failed(scorer)}), so no model may learn by its "
+                "scores; name a version that passed in options.reward_model, or train a better one"
+            )
+
     def _stale(self, wanted: ModelVersion) -> str | None:
         """Say what a version learned that may no longer be learned from; None when nothing."""
         gone = "may no longer be learned from (consent withdrawn, erased or expired)"

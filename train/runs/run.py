@@ -108,7 +108,8 @@ def run_training(
         progress: called with stage, done and total.
 
     Raises:
-        ConfigurationError: the run to go on with began with something else, or has ended.
+        ConfigurationError: the run to go on with began with something else, or has ended; or the reward model did not
+            pass its gate.
         StaleSubstrateError: consent was withdrawn, or something was erased, since it was built, or since the base
             or the reward model learned.
         EmptyRunError: too few usable items or rows; the text counts why each fell away.
@@ -154,15 +155,16 @@ def require_permitted(
     recipe: Recipe,
     base: Path,
 ) -> None:
-    """Refuse to learn from what may no longer be learned from: rows, or what base and reward model learned.
+    """Refuse what may not teach: withdrawn rows, models that learned such rows, a refused reward model.
 
     Raises:
         StaleSubstrateError: something of it was withdrawn, erased or has expired.
+        ConfigurationError: the reward model did not pass its gate.
     """
     require_fresh(source, substrate)
-    for model in (base, reward_model_of(recipe.spec)):
-        if model is not None:
-            registry.require_permitted(model)
+    registry.require_permitted(base)
+    if (judge := reward_model_of(recipe.spec)) is not None:
+        registry.require_scorer(judge)
 
 
 def examined_on(

@@ -316,6 +316,21 @@ def test_what_a_stale_reward_model_scored_is_not_promoted(tmp_path: Path) -> Non
     registry.require_permitted(registry.get("shop", "0002").path)
 
 
+def test_a_reward_model_that_its_gate_refused_scores_for_no_other(tmp_path: Path) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+    gate = {"findings": [{"rule": "minimum_agreement", "passed": False}]}
+    scores = {"origin": "adopted", "makes": "reward_model", "gate": gate}
+    for weights, passed in ((b"good", True), (b"bad", False)):
+        registry.register("score", folder(tmp_path, weights), scores, passed=passed)
+    registry.require_scorer(registry.get("score", "0001").path)
+    registry.require_scorer(folder(tmp_path, b"elsewhere"))
+    refused = registry.get("score", "0002").path
+    told = r"score@0002 did not pass its gate \(minimum_agreement\).*name a version that passed"
+    with pytest.raises(ConfigurationError, match=told):
+        registry.require_scorer(refused)
+    registry.require_permitted(refused)  # nothing of it was withdrawn
+
+
 def test_unknown_version_lists_those_that_exist(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path / "models")
     registered(registry, tmp_path, b"one")

@@ -1,6 +1,7 @@
 """A run goes from substrate to registered candidate, and refuses what would be empty or forbidden."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,23 @@ def test_a_model_that_learned_from_withdrawn_data_teaches_no_other(
         run(lake, clean, base, tmp_path, used)
     assert len(registry.versions("shop")) == 1
     assert len([*(tmp_path / "runs").iterdir()]) == 1
+
+
+def test_a_refused_reward_model_teaches_no_other(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    registry = ModelRegistry(tmp_path / "models", source=lake)
+    trained = shutil.copytree(tiny_model, tmp_path / "trained")
+    judge = registry.register(
+        "score", trained, {"origin": "adopted", "makes": "reward_model"}, passed=False
+    )
+    document = merge(
+        shipped_recipe("grpo_live").model_dump(mode="json"),
+        {"spec": {"options": {"reward_model": str(judge.path)}}},
+    )
+    with pytest.raises(ConfigurationError, match="score@0001 did not pass its gate"):
+        run(lake, substrate, tiny_model, tmp_path, Recipe.model_validate(document))
+    assert not (tmp_path / "runs").exists()
 
 
 class _LeaseProbe(ModelRegistry):

@@ -20,6 +20,8 @@ ARM = "~"
 """Begins what a capture says of a session's arm in an artefact's trial, among the names of what was added."""
 MODEL_ARM = "^"
 """The same in a model's trial: what was drawn, which is not what answers while the candidate is down."""
+MOST_STEPS = 1000
+"""An artefact, or one fact of it, names no more steps as its evidence."""
 _ALL_CHARACTERS = 1_000_000
 
 
@@ -30,7 +32,7 @@ def _unmarked(value: str) -> str:
 
 
 type BlockText = Annotated[str, Field(min_length=1, max_length=20_000)]
-type Steps = Annotated[tuple[str, ...], Field(max_length=1000)]
+type Steps = Annotated[tuple[str, ...], Field(max_length=MOST_STEPS)]
 """Ids of steps."""
 
 

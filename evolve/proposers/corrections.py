@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, nameable
 from train.inspection.claims import Claim, claim, sentences
 from train.inspection.evidence import AgentSession, SessionTurn, people_of
 from train.inspection.texts import is_about_one, objections
@@ -21,6 +21,8 @@ _CHARACTERS = 300
 _SAID = 2000
 """Characters of a correction that are read: a longer text is no statement, whoever sends it."""
 _FACTS = 200
+_ALL_STEPS = 15_000
+"""Of all facts together: with more a document would be too long."""
 _LEADS = (
     "no", "nope", "wrong", "incorrect", "actually", "sorry", "well", "but", "and", "that's wrong", "that is wrong",
     "that's not right", "that is not right", "that's incorrect", "that is incorrect", "i said that", "i said",
@@ -59,6 +61,7 @@ class Corrections:
                     groups.append([statement])
                 else:
                     same.append(statement)
+        groups = [nameable(group, lambda one: one.steps) for group in groups]
         support = [people_of(one.session for one in group) for group in groups]
         agreed = [
             group
@@ -70,7 +73,8 @@ class Corrections:
                 if _rivals(group[0].claim, rival[0].claim)
             )
         ]
-        facts = sorted((_fact(group) for group in agreed[:_FACTS]), key=lambda fact: fact["id"])
+        told = nameable(agreed, _steps_of, _ALL_STEPS)[:_FACTS]
+        facts = sorted(map(_fact, told), key=lambda fact: fact["id"])
         if facts:
             said = f"What people corrected, in sessions that ended well; {len(facts)} facts."
             yield ArtifactDraft("corrections", said, {"memory": {"facts": facts}})
@@ -140,8 +144,12 @@ def _rivals(one: Claim, other: Claim) -> bool:
     return differ and _overlap(one, other) >= _ALIKE
 
 
+def _steps_of(group: Sequence[_Statement]) -> set[str]:
+    return {step for one in group for step in one.steps}
+
+
 def _fact(group: Sequence[_Statement]) -> dict[str, Any]:
     text = min((one.text for one in group), key=lambda said: (len(said), said))
-    steps = sorted({step for one in group for step in one.steps})
+    steps = sorted(_steps_of(group))
     name = f"f-{content_hash(text).removeprefix('b2:')[:12]}"
     return {"id": name, "text": text, "evidence": steps}

@@ -22,7 +22,7 @@ from train.inspection.evidence import PURPOSE
 from train.recipes.settings import EvaluationSettings, ReplaySettings
 from train.substrate.source import LearningSource, Progress, silent
 from train.types import ScoredItem
-from trajectory.artifact import ArtifactSpec
+from trajectory.artifact import MOST_STEPS, ArtifactSpec
 from trajectory.errors import ConfigurationError, HeadraceError
 from trajectory.json_patch import pointer
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 NAME = "gepa"
 """What a version's manifest names as its proposer."""
-MOST_STEPS = 1000
-"""An artefact names no more as its evidence."""
 _ALLOWED = """
 SELECT s.trajectory_id, list(s.step_id ORDER BY s.step_index, s.step_id) AS steps
 FROM steps s LEFT JOIN (

@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, nameable
 from train.inspection.claims import order_of_work
 from train.inspection.evidence import AgentSession, people_of
 from trajectory.artifact import ArtifactSurface
@@ -38,8 +38,9 @@ class Procedures:
             best = _best(by_goal[goal], bounds.people)
             if best is None or bounds.tool not in (None, *best):
                 continue
-            own = [one for order, one in by_goal[goal] if order == best and one.success]
-            phrases = _phrases(own, [one for one in sessions if one not in own])
+            alike = _well_ended(by_goal[goal], best)
+            own = nameable(alike, _steps)
+            phrases = _phrases(own, [one for one in sessions if one not in alike])
             if phrases:
                 yield _draft(goal, best, own, phrases)
 
@@ -63,8 +64,8 @@ def _best(seen: Sequence[tuple[Order, AgentSession]], people: int) -> Order | No
     able = [
         order
         for order in done
-        if done[order] >= _SESSIONS
-        and people_of(one for found, one in seen if found == order and one.success) >= people
+        if len(own := nameable(_well_ended(seen, order), _steps)) >= _SESSIONS
+        and people_of(own) >= people
     ]
     if not able:
         return None
@@ -72,6 +73,15 @@ def _best(seen: Sequence[tuple[Order, AgentSession]], people: int) -> Order | No
     others = len(seen) - tried[best]
     rate = (sum(done.values()) - done[best]) / others if others else 1.0
     return best if done[best] / tried[best] > rate else None
+
+
+def _well_ended(seen: Sequence[tuple[Order, AgentSession]], order: Order) -> list[AgentSession]:
+    """Return the sessions of an order that ended well."""
+    return [one for found, one in seen if found == order and one.success]
+
+
+def _steps(session: AgentSession) -> list[str]:
+    return session.steps
 
 
 def _phrases(own: Sequence[AgentSession], others: Sequence[AgentSession]) -> list[str]:
@@ -109,7 +119,7 @@ def _draft(
         "trigger": {"phrases": list(phrases), "tools": sorted(tools)},
         "procedure": "\n".join(["Work in this order:", *steps]),
     }
-    evidence = sorted({step for session in sessions[:100] for step in session.steps})[:1000]
+    evidence = sorted({step for session in sessions for step in session.steps})
     name = re.sub(r"[^a-z0-9]+", "-", goal.lower()).strip("-")
     said = f"The order of calls of {len(sessions)} sessions that ended well."
     return ArtifactDraft(f"procedure-{name}", said, {"skill": skill}, tuple(evidence))

@@ -4,12 +4,12 @@ Proposers are pure functions over sessions; those of other packages are entry po
 ``headrace.proposers``. What they propose passes the same inspection as any artefact.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from train.inspection.evidence import AgentSession, AgentSetup
-from trajectory.artifact import ArtifactSurface
+from trajectory.artifact import MOST_STEPS, ArtifactSurface
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +58,19 @@ class Proposer(Protocol):
 
     def propose(self, evidence: TenantEvidence, bounds: ProposalBounds) -> Iterable[ArtifactDraft]:
         """Return candidates; the same evidence gives the same ones."""
+
+
+def nameable[T](
+    found: Iterable[T], steps_of: Callable[[T], Iterable[str]], most: int = MOST_STEPS
+) -> list[T]:
+    """Return what comes first, as much of it as so many steps name.
+
+    Only such things may be drawn from: what others gave would outlive their erasure.
+    """
+    kept, named = [], set[str]()
+    for one in found:
+        more = named.union(steps_of(one))
+        if len(more) <= most:
+            kept.append(one)
+            named = more
+    return kept

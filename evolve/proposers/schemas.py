@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, nameable
 from train.inspection.evidence import AgentSession, Definition, ToolUse, people_of
-from trajectory.artifact import ArtifactSurface
+from trajectory.artifact import MOST_STEPS, ArtifactSurface
 from trajectory.canonical import canonical_json
 
 _ENUM = re.compile(
@@ -31,6 +31,10 @@ _TYPES = {
     list: "array",
     dict: "object",
 }
+
+
+type _Seen = tuple[int, tuple[str, ...]]
+"""Place of a session, and the steps of it that were told an error and the next answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +57,35 @@ class SchemaMends:
     def propose(self, evidence: TenantEvidence, bounds: ProposalBounds) -> Iterator[ArtifactDraft]:
         """Yield one patch for each tool whose calls failed and were mended alike often enough."""
         sessions = evidence.sessions
-        seen: dict[_Mend, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)
+        seen: dict[_Mend, list[_Seen]] = defaultdict(list)
         for at, session in enumerate(sessions):
             for mend, steps in _mends(session):
                 seen[mend].append((at, steps))
         by_tool: dict[str, list[_Mend]] = defaultdict(list)
         for mend, found in seen.items():
             since = sessions[: max(at for at, _ in found) + 1]
-            if people_of(sessions[at] for at, _ in found) < bounds.people or _denied(mend, since):
+            if _people(sessions, found) < bounds.people or _denied(mend, since):
                 continue
             if bounds.tool in (None, mend.tool) and mend.tool in evidence.setup.tools:
                 by_tool[mend.tool].append(mend)
         for tool in sorted(by_tool):
-            mends = sorted(by_tool[tool], key=lambda one: (one.kind, one.argument, one.told))
+            share = MOST_STEPS // len(by_tool[tool])
+            drawn = {one: nameable(seen[one], lambda found: found[1], share) for one in by_tool[tool]}
+            mends = sorted(
+                (one for one, own in drawn.items() if _people(sessions, own) >= bounds.people),
+                key=lambda one: (one.kind, one.argument, one.told),
+            )
             applied, operations = _patch(tool, evidence.setup.tools[tool][0], mends)
             if operations:
-                named = {step for one in applied for _, own in seen[one] for step in own}
+                named = {step for one in applied for _, own in drawn[one] for step in own}
                 said = f"What calls of {tool} were told is wrong: {'; '.join(map(_said, applied))}."
                 name = re.sub(r"[^a-z0-9]+", "-", tool.lower()).strip("-")
                 patch = {"tools": {"patch": operations}}
-                yield ArtifactDraft(f"schema-{name}", said, patch, tuple(sorted(named)[:1000]))
+                yield ArtifactDraft(f"schema-{name}", said, patch, tuple(sorted(named)))
+
+
+def _people(sessions: Sequence[AgentSession], found: Iterable[_Seen]) -> int:
+    return people_of(sessions[at] for at, _ in found)
 
 
 def _mends(session: AgentSession) -> Iterator[tuple[_Mend, tuple[str, ...]]]:

@@ -79,19 +79,14 @@ def optimize(
         EmptyRunError: too few tasks may be read.
         WorkError: the reflection model did not answer.
     """
-    from evolve.proposers.optimizer import (
-        MOST_STEPS,
-        require_gepa,
-        search,
-        search_tasks,
-        texts_of,
-    )
+    from evolve.proposers.optimizer import require_gepa, search, search_tasks, texts_of
     from headrace.services.changes import artifact_registry
     from headrace.services.exams import examine_content, examined_model, examined_substrate
     from train.errors import EmptyRunError
     from train.evaluation.held_out import LEAST
     from train.runs.folders import conversations_folder
     from train.substrate.manifest import load_items
+    from trajectory.artifact import MOST_STEPS
 
     require_gepa()
     spec, name = seed.spec, seed.metadata.name

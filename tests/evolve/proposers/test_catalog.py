@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from evolve.proposers.catalog import ProposalRequest, propose
+from evolve.proposers.catalog import SHIPPED, ProposalRequest, propose
 from evolve.proposers.corrections import Corrections
-from evolve.proposers.proposer import ProposalBounds, TenantEvidence
+from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, Proposer, TenantEvidence
 from lakehouse.lake import Lake
 from tests.evolve.proposers.shop import correction, mended, shipping, work
 from tests.train.scripts import Script, lake_of_scripts
-from train.inspection.evidence import AgentSession, AgentSetup, SessionTurn
+from train.inspection.evidence import AgentSession, AgentSetup, SessionTurn, ToolUse
 from train.inspection.inspection import inspect
 from train.registry.artifacts import ArtifactRegistry
-from trajectory.artifact import Artifact
+from trajectory.artifact import MOST_STEPS, Artifact
 from trajectory.errors import ConfigurationError
 
 THREE_YEARS = "No, gift cards are valid for three years."
@@ -217,3 +217,45 @@ def test_a_proposer_that_is_not_there_is_named(tmp_path: Path) -> None:
     lake = lake_of_scripts(tmp_path / "lake", correction(0, THREE_YEARS))
     with pytest.raises(ConfigurationError, match=r"no proposer 'mine'; there are: headrace:corr"):
         drawn(lake, proposer="mine")
+
+
+def seen(number: int, person: str) -> AgentSession:
+    """A session of five steps: an order of work, a mended error and a correction."""
+    first, second, third, fourth, last = (f"t{number:05d}-{at}" for at in range(5))
+    unknown = "Error: unknown argument 'qty'; did you mean 'quantity'?"
+    turns = (
+        SessionTurn("person", first, "Please ship my parcel tomorrow."),
+        SessionTurn("model", first, use=ToolUse("get_order", {}, "ok", False, second)),
+        SessionTurn("model", second, use=ToolUse("ship", {"qty": 1}, unknown, True, third)),
+        SessionTurn("model", third, use=ToolUse("ship", {"quantity": 1}, "sent", False, fourth)),
+        SessionTurn("person", fourth, THREE_YEARS),
+        SessionTurn("model", last, "Thank you, noted."),
+    )
+    return AgentSession(f"t{number:05d}", person, True, turns)
+
+
+def failing(number: int) -> AgentSession:
+    """A session that goes another way to the same goal, and ends badly."""
+    step = f"t{number:05d}-0"
+    uses = [ToolUse(name, {"quantity": 1}, "ok", False, step) for name in ("check_stock", "ship")]
+    turns = tuple(SessionTurn("model", step, use=use) for use in uses)
+    return AgentSession(f"t{number:05d}", "b2:third", False, turns)
+
+
+@pytest.mark.parametrize("proposer", SHIPPED, ids=lambda one: one.name)
+def test_nothing_is_drawn_from_more_steps_than_it_can_name(proposer: Proposer) -> None:
+    """What the rest gave would outlive an erasure of it."""
+    ship = {"description": "", "parameters": {"type": "object", "properties": {"qty": {}}}}
+
+    def drafted(people: list[str]) -> list[ArtifactDraft]:
+        sessions = [seen(number, person) for number, person in enumerate(people)]
+        sessions += [failing(len(people) + number) for number in range(2)]
+        evidence = TenantEvidence(sessions, AgentSetup(tools={"ship": [ship]}))
+        return list(proposer.propose(evidence, ProposalBounds(people=2)))
+
+    many, few = ["b2:one"] * 500, ["b2:other"] * 100
+    assert drafted([*many, *few]) == []  # the newest 1,000 steps are one person's
+    (found,) = drafted([*few, *many])
+    facts = found.content.get("memory", {"facts": []})["facts"]
+    named = {*found.evidence, *(step for fact in facts for step in fact["evidence"])}
+    assert 900 < len(named) <= MOST_STEPS

@@ -14,6 +14,7 @@ from evolve.proposers.schemas import SchemaMends
 from train.inspection.evidence import sessions_of, setup_of
 from train.substrate.source import LearningSource
 from trajectory.artifact import Artifact, ArtifactSurface
+from trajectory.canonical import content_hash
 from trajectory.errors import ConfigurationError
 from trajectory.plugins import PROPOSERS, load_plugins
 
@@ -22,6 +23,8 @@ SURFACES_DECIDED: dict[str, ArtifactSurface] = {
     "memory": "memory", "skill": "skill", "harness": "harness", "tool_schema": "tools",
 }  # fmt: skip
 """What a decision names → what answers it."""
+
+_LONGEST_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,19 @@ def propose(source: LearningSource, request: ProposalRequest) -> list[Artifact]:
     ]
 
 
+def _name(tenant: str, draft: str) -> str:
+    """Return a name that no other tenant and no other draft has; a hash stands for what it cannot hold."""
+    whose = re.sub(r"[^a-z0-9]+", "-", tenant.lower()).strip("-")
+    name = f"{whose}-{draft}".lstrip("-")
+    if whose == tenant and "-" not in tenant and len(name) <= _LONGEST_NAME:
+        return name
+    told = content_hash([tenant, draft]).removeprefix("b2:")[:12]
+    return f"{name[: _LONGEST_NAME - 13]}-{told}"
+
+
 def _documents(
     proposer: Proposer, draft: ArtifactDraft, request: ProposalRequest
 ) -> Iterator[Artifact]:
-    whose = re.sub(r"[^a-z0-9]+", "-", request.tenant.lower()).strip("-")
     spec = {
         "tenant": request.tenant,
         "proposer": proposer.name,
@@ -83,7 +95,7 @@ def _documents(
     value = {
         "apiVersion": "headrace/v1",
         "kind": "Artifact",
-        "metadata": {"name": f"{whose}-{draft.name}"[:63], "description": draft.description},
+        "metadata": {"name": _name(request.tenant, draft.name), "description": draft.description},
         "spec": spec,
     }
     try:

@@ -4,7 +4,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, nameable
+from evolve.proposers.proposer import (
+    ArtifactDraft,
+    ProposalBounds,
+    TenantEvidence,
+    nameable,
+    plain_name,
+)
 from train.inspection.claims import order_of_work
 from train.inspection.evidence import AgentSession, people_of
 from trajectory.artifact import ArtifactSurface
@@ -120,9 +126,8 @@ def _draft(
         "procedure": "\n".join(["Work in this order:", *steps]),
     }
     evidence = sorted({step for session in sessions for step in session.steps})
-    name = re.sub(r"[^a-z0-9]+", "-", goal.lower()).strip("-")
     said = f"The order of calls of {len(sessions)} sessions that ended well."
-    return ArtifactDraft(f"procedure-{name}", said, {"skill": skill}, tuple(evidence))
+    return ArtifactDraft(f"procedure-{plain_name(goal)}", said, {"skill": skill}, tuple(evidence))
 
 
 def _arguments(tool: str, sessions: Sequence[AgentSession]) -> str:

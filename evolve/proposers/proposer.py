@@ -4,12 +4,14 @@ Proposers are pure functions over sessions; those of other packages are entry po
 ``headrace.proposers``. What they propose passes the same inspection as any artefact.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from train.inspection.evidence import AgentSession, AgentSetup
 from trajectory.artifact import MOST_STEPS, ArtifactSurface
+from trajectory.canonical import content_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +76,11 @@ def nameable[T](
             kept.append(one)
             named = more
     return kept
+
+
+def plain_name(text: str) -> str:
+    """Return a tool's name as the name of an artefact holds it; a hash tells apart what else would be alike."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    if plain.replace("-", "_") == text:
+        return plain
+    return f"{plain}-{content_hash(text).removeprefix('b2:')[:12]}".lstrip("-")

@@ -10,7 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, TenantEvidence, nameable
+from evolve.proposers.proposer import (
+    ArtifactDraft,
+    ProposalBounds,
+    TenantEvidence,
+    nameable,
+    plain_name,
+)
 from train.inspection.evidence import AgentSession, Definition, ToolUse, people_of
 from trajectory.artifact import MOST_STEPS, ArtifactSurface
 from trajectory.canonical import canonical_json
@@ -70,7 +76,9 @@ class SchemaMends:
                 by_tool[mend.tool].append(mend)
         for tool in sorted(by_tool):
             share = MOST_STEPS // len(by_tool[tool])
-            drawn = {one: nameable(seen[one], lambda found: found[1], share) for one in by_tool[tool]}
+            drawn = {
+                one: nameable(seen[one], lambda found: found[1], share) for one in by_tool[tool]
+            }
             mends = sorted(
                 (one for one, own in drawn.items() if _people(sessions, own) >= bounds.people),
                 key=lambda one: (one.kind, one.argument, one.told),
@@ -79,9 +87,8 @@ class SchemaMends:
             if operations:
                 named = {step for one in applied for _, own in drawn[one] for step in own}
                 said = f"What calls of {tool} were told is wrong: {'; '.join(map(_said, applied))}."
-                name = re.sub(r"[^a-z0-9]+", "-", tool.lower()).strip("-")
                 patch = {"tools": {"patch": operations}}
-                yield ArtifactDraft(f"schema-{name}", said, patch, tuple(sorted(named)))
+                yield ArtifactDraft(f"schema-{plain_name(tool)}", said, patch, tuple(sorted(named)))
 
 
 def _people(sessions: Sequence[AgentSession], found: Iterable[_Seen]) -> int:

@@ -75,7 +75,8 @@ def optimize(
         progress: told how far it is.
 
     Raises:
-        ConfigurationError: the exam has no substrate, the seed no tenant or no text, or gepa is missing.
+        ConfigurationError: the exam has no substrate, the seed no tenant or no text, its name is that of another
+            kind or tenant, or gepa is missing.
         EmptyRunError: too few tasks may be read.
         WorkError: the reflection model did not answer.
     """
@@ -95,6 +96,8 @@ def optimize(
         raise ConfigurationError(
             f"{name} is for everybody, and what a search reads is one tenant's: name its tenant"
         )
+    artifacts = artifact_registry(app, app.user.name)
+    artifacts.require_same_kind(name, spec)
     substrate, model = examined_substrate(app, exam), examined_model(app, exam)
     if substrate is None:
         raise ConfigurationError(
@@ -135,7 +138,6 @@ def optimize(
         return Optimized(found)
     candidate = found.spec.model_copy(update={"decision": decision})
     document = seed.model_copy(update={"spec": candidate})
-    artifacts = artifact_registry(app, app.user.name)
     objections = tuple(artifacts.inspect(document))
     if objections:
         return Optimized(found, document, objections)

@@ -190,7 +190,7 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             replace_file(folder / CONTENT, canonical_json(content), READABLE)
 
         with self._changing(name, new=True):
-            self._require_same_kind(name, spec)
+            self.require_same_kind(name, spec)
             for known in reversed(self.versions(name)):
                 told = known.manifest
                 if all(told.get(key) == manifest[key] for key in _SAME):
@@ -208,8 +208,12 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
         with self._changing(name, new=True):
             append_exam(self._root / name, found)
 
-    def _require_same_kind(self, name: str, spec: ArtifactSpec) -> None:
-        """Refuse to let one name mean two things: a rollback must give back the same kind."""
+    def require_same_kind(self, name: str, spec: ArtifactSpec) -> None:
+        """Refuse to let one name mean two things: a rollback must give back the same kind.
+
+        Raises:
+            ConfigurationError: versions of this name are of another kind or another tenant's.
+        """
         for one in self.versions(name)[-1:]:
             before = one.manifest["surface"], one.manifest["tenant"]
             if before != (spec.surface, spec.tenant):

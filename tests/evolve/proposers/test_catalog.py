@@ -1,5 +1,6 @@
 """Proposers draw facts, patches and procedures from eligible sessions, and nothing from others."""
 
+import re
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,13 @@ import pytest
 
 from evolve.proposers.catalog import SHIPPED, ProposalRequest, propose
 from evolve.proposers.corrections import Corrections
-from evolve.proposers.proposer import ArtifactDraft, ProposalBounds, Proposer, TenantEvidence
+from evolve.proposers.proposer import (
+    ArtifactDraft,
+    ProposalBounds,
+    Proposer,
+    TenantEvidence,
+    plain_name,
+)
 from lakehouse.lake import Lake
 from tests.evolve.proposers.shop import correction, mended, shipping, work
 from tests.train.scripts import Script, lake_of_scripts
@@ -17,6 +24,7 @@ from train.inspection.evidence import AgentSession, AgentSetup, SessionTurn, Too
 from train.inspection.inspection import inspect
 from train.registry.artifacts import ArtifactRegistry
 from trajectory.artifact import MOST_STEPS, Artifact
+from trajectory.documents.document import NAME_PATTERN
 from trajectory.errors import ConfigurationError
 
 THREE_YEARS = "No, gift cards are valid for three years."
@@ -259,3 +267,39 @@ def test_nothing_is_drawn_from_more_steps_than_it_can_name(proposer: Proposer) -
     facts = found.content.get("memory", {"facts": []})["facts"]
     named = {*found.evidence, *(step for fact in facts for step in fact["evidence"])}
     assert 900 < len(named) <= MOST_STEPS
+
+
+@pytest.mark.parametrize(
+    "tenants",
+    [
+        pytest.param(("Acme Ltd", "acme-ltd", "acme.ltd"), id="written alike"),
+        pytest.param(("東京", "大阪", "corrections"), id="in another script"),
+        pytest.param(("a" * 62, "a" * 63, "a" * 64), id="too long"),
+    ],
+)
+def test_artefacts_of_different_tenants_never_share_a_name(
+    tenants: tuple[str, ...], tmp_path: Path
+) -> None:
+    scripts = [
+        correction(2 * at + n, THREE_YEARS, tenant=tenant)
+        for at, tenant in enumerate(tenants)
+        for n in (0, 1)
+    ]
+    lake = lake_of_scripts(tmp_path / "lake", *scripts)
+    registry = ArtifactRegistry(tmp_path / "artifacts", source=lake)
+    for tenant in tenants:
+        asked = ProposalRequest(tenant, ProposalBounds(), surfaces=("memory",))
+        (document,) = propose(lake, asked)
+        one = registry.register(document, actor="jo")
+        assert registry.promote(one.name, one.version, actor="jo").status == "live"
+        assert propose(lake, asked) == [document], "the next one is the next version of it"
+    live = [registry.live(name) for name in registry.names()]
+    assert sorted(one.manifest["tenant"] for one in live if one) == sorted(tenants)
+
+
+def test_tools_that_are_written_alike_give_artefacts_of_their_own() -> None:
+    tools = ("send_mail", "send-mail", "send.mail", "Send_Mail", "sendMail", "メール")
+    names = [plain_name(one) for one in tools]
+    assert names[0] == "send-mail"
+    assert len({*names}) == len(tools)
+    assert all(re.fullmatch(NAME_PATTERN, one) for one in names)

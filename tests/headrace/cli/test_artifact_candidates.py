@@ -202,6 +202,12 @@ def test_errors_say_what_to_do(
     told = optimized(capsys, home, *begin, code=3)
     assert "'big' behind the route 'writer' did not answer (HTTP 401)" in told
     assert run(["artifact", "examine", "style"]) == 2
+    (made.root / "other.yaml").write_text(Path(begin[1]).read_text().replace("acme", "birch"))
+    assert run(["artifact", "add", str(made.root / "other.yaml")]) == 0
+    writer.prompts.clear()
+    told = optimized(capsys, home, *begin, code=2)
+    assert "style@0001 is harness for tenant birch" in told
+    assert writer.prompts == [], "nothing is tried before that is said"
 
 
 def test_a_version_is_examined_and_says_what_was_found(

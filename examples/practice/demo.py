@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.markup import escape
 
 from examples.practice import untold_rule
 from examples.practice.cast import TENANT, TENANT_WITHOUT_CONSENT, Fleet
@@ -357,12 +358,12 @@ class _Demo:
         if self._reading is None:
             return
         self._story.chapter("A rule that nobody told, and nobody had to act")
-        self.result.rule = untold_rule.tell(
-            self._story,
-            self._options.home / "branch",
-            self._reading,
-            seed=self._options.seed,
-        )
+        branch, seed = self._options.home / "branch", self._options.seed
+        try:
+            self.result.rule = untold_rule.tell(self._story, branch, self._reading, seed=seed)
+        except untold_rule.NotCarriedError as error:
+            self.result.rule_missed = str(error)
+            self._story.say(f"[red]{escape(str(error))}[/]")
 
     def prove(self) -> None:
         """Count, scan every byte at rest, and follow one training row back to its exchange."""

@@ -74,7 +74,9 @@ class Result:
     fresh_success: float = 0.0
     day_success: float = 0.0
     rule: RuleFound | None = None
-    """None: real providers answered, who have no model that the demo made."""
+    """None: real providers answered, who have no model that the demo made; or none went live."""
+    rule_missed: str | None = None
+    """Why no facts of the night went live."""
     seconds: float = 0.0
 
     @property
@@ -93,6 +95,7 @@ class Result:
             > self.day_success,
             "the facts that the night drew are not shown to be better than none": self.rule is None
             or self.rule.gain_ci_low > 0,
+            "no facts of the night went live": self.rule_missed is None,
             "people had to act before the better service": self.rule is None
             or self.rule.human_actions == 0,
         }

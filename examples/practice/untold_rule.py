@@ -61,6 +61,10 @@ _LOOKED_AT = "lake.asked"
 """What this program asks of the lake to watch what comes of it, as the user of this machine; no act of anybody."""
 
 
+class NotCarriedError(WorkError):
+    """The night drew no facts, or the ladder did not carry them to live; all else worked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """How much of everything."""
@@ -195,7 +199,7 @@ class Branch:
         """Let agents go on working until the governor has carried the trial to live; return it and their sessions.
 
         Raises:
-            WorkError: it did not get there.
+            NotCarriedError: it did not get there.
         """
         sessions = 0
         for _ in range(self.size.rounds):
@@ -214,7 +218,8 @@ class Branch:
                 return state, sessions
             if state.outcome is not None:
                 break
-        raise WorkError(f"the trial of {state.label} is not live: {state.rung}, {state.reasons}")
+        told = "; ".join(state.reasons)
+        raise NotCarriedError(f"the trial of {state.label} is not live: {state.rung}, {told}")
 
     def first_failure(self) -> datetime:
         """Return when the verifier first refused an answer of this day's."""
@@ -371,7 +376,7 @@ def tell(story: Story, home: Path, model: Path, *, seed: int) -> RuleFound:
     """Tell the chapter; return what came of it.
 
     Raises:
-        WorkError: the night decided something else, or the trial did not get to live.
+        NotCarriedError: the night decided something else, or the trial did not get to live.
     """
     begun = time.monotonic()
     with Stage(home, Ports()) as stage:
@@ -390,7 +395,8 @@ def tell(story: Story, home: Path, model: Path, *, seed: int) -> RuleFound:
         for reason in night["reasons"]:
             story.say(f"the night: {reason}")
         if not night["artifacts"]:
-            raise WorkError(f"the night drew no facts: {night['outcome']}, {night['reasons']}")
+            told = "; ".join(night["reasons"]) or night["outcome"]
+            raise NotCarriedError(f"the night drew no facts: {told}")
         with story.waiting("agents go on working, the governor carries the trial on"):
             trial, sessions = branch.work_until_live()
         story.say(

@@ -81,8 +81,10 @@ def found(**changes: Any) -> RuleFound:
     return RuleFound(**{**values, **changes})
 
 
-def test_the_demo_fails_where_facts_gain_nothing_or_somebody_had_to_act() -> None:
+def test_the_demo_fails_where_facts_gain_nothing_go_not_live_or_somebody_had_to_act() -> None:
     kept = {*Result(1).failures}
     assert {*Result(1, rule=found()).failures} == kept
     assert len({*Result(1, rule=found(gain_ci_low=0.0)).failures} - kept) == 1
     assert len({*Result(1, rule=found(human_actions=1)).failures} - kept) == 1
+    missed = Result(1, rule_missed="the night drew no facts: too few sessions").failures
+    assert {*missed} - kept == {"no facts of the night went live"}

@@ -1,5 +1,6 @@
 """Everything that is measured of a trained model before the gate judges it."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,8 +183,12 @@ class Assessor:
         selection = recipe_module(name).select(held_out_side(self.items), self.spec)
         scorer, tokenizer = load_reward_model(model)
         scorer = scorer.to(best_device())
-        columns = self.make_rows(name, selection, tokenizer).columns
-        pairs = [
-            Pair(*ids) for ids in zip(columns["chosen_ids"], columns["rejected_ids"], strict=True)
-        ]
-        return agreement(scorer, pairs, confidence=_CONFIDENCE) if pairs else None
+        rows = self.make_rows(name, selection, tokenizer)
+        unit_of = {
+            entry.item.item_id: at for at, unit in enumerate(selection.units) for entry in unit
+        }
+        tasks: dict[int, list[Pair]] = defaultdict(list)
+        ids = zip(rows.columns["chosen_ids"], rows.columns["rejected_ids"], strict=True)
+        for named, pair in zip(rows.item_ids, ids, strict=True):
+            tasks[unit_of[named.split()[0]]].append(Pair(*pair))
+        return agreement(scorer, [*tasks.values()], confidence=_CONFIDENCE) if tasks else None

@@ -23,8 +23,11 @@ class Interval:
     """wilson | newcombe-10 | paired-bootstrap | none (too little data)"""
 
 
-def wilson(successes: int, trials: int, confidence: float) -> Interval:
-    """Return the score interval of a proportion; (0, 1) without trials."""
+def wilson(successes: float, trials: int, confidence: float) -> Interval:
+    """Return the score interval of a proportion; (0, 1) without trials.
+
+    Trials that succeed in part, as a task of several attempts, vary less than ones of yes or no: then it is wide.
+    """
     if trials == 0:
         return Interval(0.0, 0.0, 1.0, "none")
     z = NormalDist().inv_cdf(0.5 + confidence / 2)

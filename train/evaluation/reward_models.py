@@ -100,19 +100,25 @@ class RewardModel:
         return scores
 
 
-def agreement(model: Any, pairs: Sequence[Pair], *, confidence: float) -> Interval:
-    """Return the share of pairs in which the rewarded attempt scores higher; 0.5 is chance."""
+def agreement(model: Any, tasks: Sequence[Sequence[Pair]], *, confidence: float) -> Interval:
+    """Return the mean share of a task's pairs in which the rewarded attempt scores higher; 0.5 is chance.
+
+    Attempts at one task are alike, so its pairs count as one observation, however many they are.
+    """
     import torch
 
     model.eval()
-    right = 0
+    pairs = [pair for task in tasks for pair in task]
+    right: list[bool] = []
     with torch.inference_mode():
         for start in range(0, len(pairs), _BATCH):
             part = pairs[start : start + _BATCH]
             chosen = _scores(model, [pair.chosen_ids for pair in part])
             rejected = _scores(model, [pair.rejected_ids for pair in part])
-            right += int((chosen > rejected).sum())
-    return wilson(right, len(pairs), confidence)
+            right += (chosen > rejected).tolist()
+    found = iter(right)
+    shares = [sum(next(found) for _ in task) / len(task) for task in tasks]
+    return wilson(sum(shares), len(tasks), confidence)
 
 
 def _scores(model: Any, rows: Sequence[list[int]]) -> Any:

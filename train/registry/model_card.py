@@ -160,7 +160,7 @@ def _agreement(agreement: Mapping[str, Any] | None) -> str:
         return ""
     return (
         f"\n\nIt prefers the rewarded attempt of held-out tasks in {agreement['estimate']:.3f} of the "
-        f"pairs (95 % interval {agreement['low']:.3f} to {agreement['high']:.3f}; chance is 0.5)."
+        f"pairs, each task counted once (95 % interval {agreement['low']:.3f} to {agreement['high']:.3f}; chance is 0.5)."
     )
 
 

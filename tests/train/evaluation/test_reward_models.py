@@ -66,8 +66,22 @@ def test_scored_in_training_is_what_was_learned_and_judged(scorer: Path, tmp_pat
     # The gate counts how often it prefers the rewarded attempt: by these very numbers.
     preferred = [a > b for a, b in pairs_of(selection, items, given)]
     pairs = [Pair(*ids) for ids in zip(*(rows.columns[n] for n in rows.columns), strict=True)]
-    judged = agreement(model, pairs, confidence=0.95)
+    judged = agreement(model, [[pair] for pair in pairs], confidence=0.95)
     assert judged.estimate == pytest.approx(sum(preferred) / len(preferred))
+
+
+def test_attempts_at_one_task_count_as_one_observation(scorer: Path) -> None:
+    model, _ = load_reward_model(scorer)
+    liked, other = sorted(
+        ([5, 6, 7], [8, 9, 10]), key=lambda ids: -float(model(torch_row(ids)).logits[0, 0].detach())
+    )
+    right, wrong = Pair(liked, other), Pair(other, liked)
+    four = agreement(model, [[right]] * 4, confidence=0.95)
+    one = agreement(model, [[right] * 4], confidence=0.95)
+    assert four.estimate == one.estimate == 1
+    assert one.low < 0.5 < four.low, "four tasks say more than four attempts at one"
+    mixed = agreement(model, [[right, wrong, wrong, wrong], [right]], confidence=0.95)
+    assert mixed.estimate == (0.25 + 1) / 2
 
 
 def torch_row(ids: list[int]) -> Any:

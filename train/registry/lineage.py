@@ -161,6 +161,8 @@ class RemovedVersion:
 
     base: str
     """What it began with."""
+    reward_model: str
+    """What scored it; empty for none."""
     is_stale: bool
     """Its substrate holds something that may no longer be learned from; it may have learned that."""
 
@@ -175,6 +177,7 @@ def removed_version(source: LearningSource, label: str) -> RemovedVersion | None
         """
         WITH run AS (
             SELECT r.substrate, r.substrate_version AS version,
+                   json_extract_string(r.manifest, '$.reward_model') AS reward_model,
                    from_json(r.manifest, '{"data": {"purposes": ["VARCHAR"]}}').data.purposes AS purposes
             FROM models_latest m JOIN runs_latest r USING (run_id)
             WHERE m.name = $name AND m.version = $version
@@ -187,7 +190,8 @@ def removed_version(source: LearningSource, label: str) -> RemovedVersion | None
             SELECT 1 FROM run JOIN substrates_latest s
             ON (s.name, s.version) = (run.substrate, run.version) WHERE s.stale
         )
-        SELECT coalesce(base, '') AS base, EXISTS (FROM lost) AS is_stale
+        SELECT coalesce(base, '') AS base, EXISTS (FROM lost) AS is_stale,
+               coalesce((SELECT reward_model FROM run), '') AS reward_model
         FROM models_latest WHERE name = $name AND version = $version
         """,
         parameters={"name": name, "version": version},

@@ -7,6 +7,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -252,7 +253,7 @@ class ModelRegistry(Registry[ModelVersion]):
                 had = f"{label}, whose folder was removed, had a substrate with items that {gone}"
                 return f"{had}, and {wanted.label} {how} it"
             if removed is not None:
-                rest.append((removed.base, "began with"))
+                rest += _made_with(asdict(removed))
         return None
 
     def _lost_items(self, one: ModelVersion) -> int:

@@ -187,6 +187,29 @@ def test_a_removed_version_is_remembered_by_those_that_began_with_it(tmp_path: P
         registry.adopt("other", tmp_path / "models" / "shop" / "0003", actor="ann", reason="x")
 
 
+def test_what_scored_a_removed_version_is_remembered_by_those_that_began_with_it(
+    tmp_path: Path,
+) -> None:
+    registry, lake = learned_from(tmp_path, 1)
+    now = datetime.now(UTC)
+    run = {
+        "run_id": "run-1", "recorded_at": now, "recipe": "grpo_live", "substrate": "other",
+        "substrate_version": "1", "base_model": "tiny", "started_at": now, "ended_at": now,
+        "status": "done", "seed": 1, "metrics": "{}",
+        "manifest": json.dumps({"data": {"purposes": ["train_rl"]}, "reward_model": "shop@0001"}),
+    }  # fmt: skip
+    lake.append_rows("runs", [run])
+    scored = {"origin": "adopted", "run_id": "run-1", "base": "tiny", "reward_model": "shop@0001"}
+    registry.register("desk", folder(tmp_path, b"scored"), scored, passed=True)
+    child = {"origin": "adopted", "base": "desk@0001"}
+    registry.register("desk", folder(tmp_path, b"child"), child, passed=True)
+    shutil.rmtree(tmp_path / "models" / "desk" / "0001")
+    registry.require_permitted(registry.get("desk", "0002").path)
+    withdraw(lake, "b2:subject-1")
+    with pytest.raises(StaleSubstrateError, match=r"shop@0001 learned from 1 items"):
+        registry.promote("desk", "0002", actor="ann")
+
+
 def test_model_that_did_not_pass_needs_a_reason(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path / "models")
     registered(registry, tmp_path, b"bad", passed=False)

@@ -4,13 +4,14 @@ While a run works, its folder holds rows and episodes in clear. It deletes them 
 one cannot, so whoever comes next does it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from train.runs.order import MANIFEST
 from train.substrate.source import LearningSource
 from trajectory.errors import ConfigurationError
 from trajectory.files import delete_lastingly, locked, make_folders
@@ -18,7 +19,8 @@ from trajectory.files import delete_lastingly, locked, make_folders
 _LOCK = "lock"
 _WORDS = ("scratch", "evaluation/scratch", "evaluation/*.episodes", "evaluation/*.verdict")
 """Where conversations stand while a run works."""
-_LEARNED = ("checkpoints", "model", "*.words", "evaluation/*.words")
+_CHECKPOINTS = ("checkpoints",)
+_LEARNED = (*_CHECKPOINTS, "model", "*.words", "evaluation/*.words")
 """What a run that ended early has learned so far, and what programs said that failed in it."""
 
 
@@ -66,13 +68,14 @@ def delete_learned(folder: Path) -> None:
 def sweep(source: LearningSource, runs: Path) -> None:
     """Delete what killed runs left, and note that they were interrupted.
 
-    What a run learned goes too when its substrate is stale: it may not be resumed.
+    What a run learned goes too when its substrate is stale: it may not be resumed. Checkpoints of a run that has
+    ended go as well.
     """
     delete_conversations(runs)  # first: it also happens where the lake cannot be read
     states = {row["run_id"]: row for row in _states(source)}
     for folder in _folders(runs):
         state = states.get(folder.name, {})
-        learned = state.get("stale") and _found(folder, _LEARNED)
+        learned = _found(folder, _useless(folder, state))
         if learned or state.get("status") == "running":
             with locked(folder / _LOCK, wait=False) as lock:
                 if lock is not None:
@@ -81,12 +84,19 @@ def sweep(source: LearningSource, runs: Path) -> None:
 
 def _sweep(source: LearningSource, folder: Path) -> None:
     state = next((row for row in _states(source) if row["run_id"] == folder.name), {})
-    _delete(folder, _WORDS + (_LEARNED if state.get("stale") else ()))
+    _delete(folder, _WORDS + _useless(folder, state))
     if state.get("status") == "running":
         now = datetime.now(UTC)
         row = {name: value for name, value in state.items() if name != "stale"}
         ended = {"status": "interrupted", "recorded_at": now, "ended_at": now}
         source.append_rows("runs", [row | ended])
+
+
+def _useless(folder: Path, state: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what of a run may not be resumed, or what nobody resumes because it has ended."""
+    if state.get("stale"):
+        return _LEARNED
+    return _CHECKPOINTS if (folder / MANIFEST).is_file() else ()
 
 
 def _folders(runs: Path) -> list[Path]:

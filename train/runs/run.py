@@ -144,7 +144,8 @@ def run_training(
                 resume=interrupted is not None,
                 progress=progress,
             )
-        run.record("done", result.manifest)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        progress("done", 1, 1)
         return result
 
 
@@ -295,11 +296,11 @@ class _Run:
                 write_items(
                     fitted.model / "items.parquet", [entry.item for entry in selection.items]
                 )
+                # First, so that the lake can trace a version whose run is killed before it ends.
+                self.record("done", manifest)
                 model = registry.register(name, fitted.model, manifest, passed=found.verdict.passed)
-        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
-        manifest = {**manifest, "model": model.label}
-        replace_file(self.folder / MANIFEST, canonical_json(manifest), READABLE)
-        progress("done", 1, 1)
+                manifest["model"] = model.label
+                replace_file(self.folder / MANIFEST, canonical_json(manifest), READABLE)
         return RunResult(
             run_id=self.run_id,
             folder=self.folder,

@@ -76,6 +76,17 @@ def test_weights_of_a_stale_substrate_go_and_a_run_at_work_is_left_alone(tmp_pat
     assert names(runs / "working") == {"lock"}
 
 
+def test_checkpoints_of_a_run_that_was_killed_after_its_end_go(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *(Session(n) for n in range(12)))
+    substrate = build(lake, tmp_path / "substrates")
+    for name, status in (("ended", "done"), ("failed", "failed")):
+        begun(lake, tmp_path / "runs" / name, substrate, status)
+    (tmp_path / "runs" / "ended" / "manifest.json").write_text("{}")
+    sweep(lake, tmp_path / "runs")
+    assert names(tmp_path / "runs" / "ended") == {*LEFT, "manifest.json"} - {"checkpoints"}
+    assert names(tmp_path / "runs" / "failed") == LEFT
+
+
 def test_what_went_does_not_come_back_with_the_power(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "killed"
     for rest in ("scratch/rows", "evaluation/base.episodes", "checkpoints/weights"):

@@ -235,14 +235,16 @@ def test_a_refused_reward_model_teaches_no_other(
 
 
 class _LeaseProbe(ModelRegistry):
-    """A registry that tells whether an erasure could begin while a version is registered."""
+    """A registry that tells how a version is registered: whether an erasure could begin, and what would trace it."""
 
     free: bool | None = None
+    told: Any = None
 
     def register(self, *given: Any, **named: Any) -> ModelVersion:
         assert isinstance(self._source, Lake)
         with locked(self._source.location.folder, wait=False) as lock:
             self.free = lock is not None
+        self.told = self._source.query("SELECT status, manifest FROM runs_latest").to_pylist()
         return super().register(*given, **named)
 
 
@@ -259,6 +261,9 @@ def test_an_erasure_waits_until_the_model_that_it_has_to_name_is_registered(
         places=RunFolders(runs=tmp_path / "runs", registry=registry),
     )
     assert registry.free is False
+    (told,) = registry.told  # whatever is killed from now on, a certificate finds what it learned
+    assert told["status"] == "done"
+    assert json.loads(told["manifest"])["data"]["substrate"] == substrate.name
 
 
 class _ExamProbe(ModelRegistry):

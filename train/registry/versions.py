@@ -154,10 +154,19 @@ class ModelRegistry(Registry[ModelVersion]):
             raise ConfigurationError(
                 f"{model} holds no *.safetensors; other weights may be programs: convert them first"
             )
+        self._require_other_weights(model)
+
+    def _require_other_weights(self, model: Path) -> None:
+        """Refuse a copy of a version's weights that says no more what they learned from.
+
+        Raises:
+            ConfigurationError: naming the version.
+        """
         weights = weights_hash(model)
         for one in (version for name in self.names() for version in self.versions(name)):
             trained_here = (one.path / "items.parquet").exists() or one.manifest.get("run_id")
-            if trained_here and one.manifest.get("weights_hash") == weights:
+            unchanged = one.manifest.get("base_weights_hash") == weights  # it learned nothing
+            if trained_here and not unchanged and one.manifest.get("weights_hash") == weights:
                 raise ConfigurationError(
                     f"{model} has the same weights as {one.label}, which was trained here; "
                     "use that version's own folder in models/, which knows what it learned from"
@@ -212,6 +221,7 @@ class ModelRegistry(Registry[ModelVersion]):
             self._require_consent(self.get(name, version))
         else:
             _require_made_elsewhere(folder)
+            self._require_other_weights(folder)
 
     def require_scorer(self, folder: Path) -> None:
         """Refuse a registered reward model that may not teach another model.
@@ -312,9 +322,13 @@ def _require_made_elsewhere(model: Path) -> None:
     Raises:
         ConfigurationError: naming what gives it away.
     """
-    if (model / "items.parquet").exists():
+    places = (
+        model.resolve(),
+        *model.resolve().parents,
+    )  # an adapter's folder lies in its version's
+    if any((place / "items.parquet").exists() for place in places):
         raise ConfigurationError(
-            f"{model} holds items.parquet, so it is a copy of a version that was trained here; "
+            f"{model} has an items.parquet, so it is a copy or a part of a version that was trained here; "
             "use the version's own folder in models/, which knows what it learned from"
         )
     if (model / "trainer_state.json").exists():
@@ -322,8 +336,8 @@ def _require_made_elsewhere(model: Path) -> None:
             f"{model} holds trainer_state.json, so it is a checkpoint of a training; finish the "
             "run with `headrace train run --resume`, and use the version that it becomes"
         )
-    run = model.resolve().parent
-    if (run / ORDER).is_file():
+    run = next((place for place in places[1:] if (place / ORDER).is_file()), None)
+    if run is not None:
         raise ConfigurationError(
             f"{model} is what run {run.name} made and did not register; let it be judged with "
             f"`headrace train run --resume {run.name}`, and use the version that it becomes"

@@ -16,7 +16,7 @@ from tests.lakehouse.power import Power
 from tests.train.lakes import Session, lake_of
 from tests.train.substrate.test_build import build, withdraw
 from train.errors import GateRefusedError, ServingChangedError, StaleSubstrateError
-from train.registry.versions import ModelRegistry, ModelVersion
+from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
 from train.runs.run import write_items
 from train.substrate.manifest import load_items
 from trajectory.errors import ConfigurationError
@@ -296,10 +296,29 @@ def test_a_copy_without_its_list_of_items_is_known_by_its_weights(tmp_path: Path
     withdraw(lake, "b2:subject-1")
     with pytest.raises(ConfigurationError, match=r"same weights as shop@0001"):
         registry.adopt("desk", copy, actor="ann", reason="a copy")
+    with pytest.raises(ConfigurationError, match=r"same weights as shop@0001"):
+        registry.require_permitted(copy)
     assert registry.names() == ["shop"]
     base = folder(tmp_path, b"base")
     registry.adopt("desk", base, actor="ann", reason="from elsewhere")
     assert registry.adopt("kiosk", base, actor="ann", reason="the same").label == "kiosk@0001"
+    same = {"origin": "adopted", "run_id": "run-1", "base_weights_hash": weights_hash(base)}
+    idle = shutil.copytree(base, tmp_path / "idle")
+    registry.register("shop", idle, same, passed=False)
+    registry.require_permitted(base)  # a run that changed nothing made no copy
+
+
+def test_a_part_of_a_version_is_neither_adopted_nor_begun_with(tmp_path: Path) -> None:
+    """An adapter holds what the version learned, and loads as a model of its own."""
+    registry, _ = learned_from(tmp_path, 1)
+    adapter = tmp_path / "models" / "shop" / "0001" / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_bytes(b"learned")
+    with pytest.raises(ConfigurationError, match=r"a part of a version.*the version's own folder"):
+        registry.adopt("desk", adapter, actor="ann", reason="a part")
+    with pytest.raises(ConfigurationError, match=r"a part of a version"):
+        registry.require_permitted(adapter)
+    assert registry.names() == ["shop"]
 
 
 def test_a_checkpoint_is_not_adopted(tmp_path: Path) -> None:
@@ -322,6 +341,10 @@ def test_what_a_run_left_behind_is_not_adopted(tmp_path: Path) -> None:
         registry.adopt("desk", left, actor="ann", reason="the evaluator broke")
     with pytest.raises(ConfigurationError, match=rf"--resume {run.name}"):
         registry.require_permitted(left)
+    adapter = left / "adapter"
+    adapter.mkdir()
+    with pytest.raises(ConfigurationError, match=rf"--resume {run.name}"):
+        registry.require_permitted(adapter)
     assert registry.names() == []
 
 

@@ -213,6 +213,15 @@ def test_awr_weights_follow_the_advantage_in_the_own_group(tmp_path: Path) -> No
     assert sum(weights.values()) == pytest.approx(len(weights))
 
 
+def test_awr_weights_of_large_rewards_are_cut(tmp_path: Path) -> None:
+    earned = [replace(one, reward=1000 * (one.reward or 0)) for one in attempts(8)]
+    _, selection, _ = prepared(lake_of(tmp_path / "lake", *earned), tmp_path / "out", spec("awr"))
+    weights = row_weights(selection.items, AwrOptions())
+    good = [weights[e.item.item_id] for e in selection.items if e.rewarded]
+    bad = [weights[e.item.item_id] for e in selection.items if not e.rewarded]
+    assert (good, bad) == (pytest.approx([2.0] * len(bad)), [0.0] * len(good))
+
+
 @pytest.mark.slow
 def test_awr_with_equal_weights_is_sft(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

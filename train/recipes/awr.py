@@ -8,7 +8,7 @@ is alone in its group. TRL's SFTTrainer learns; only the loss of each row is sca
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from math import exp
+from math import exp, log
 from typing import Any
 
 from pydantic import Field
@@ -50,9 +50,8 @@ def row_weights(items: Sequence[ScoredItem], options: AwrOptions) -> dict[str, f
     for entry in items:
         group = groups[entry.item.tenant_id, entry.item.group_id]
         baseline = sum(group) / len(group) if len(group) > 1 else overall
-        weights[entry.item.item_id] = min(
-            options.largest_weight, exp((entry.reward - baseline) / options.temperature)
-        )
+        advantage = (entry.reward - baseline) / options.temperature
+        weights[entry.item.item_id] = exp(min(advantage, log(options.largest_weight)))
     scale = len(weights) / (sum(weights.values()) or 1.0)
     return {item_id: weight * scale for item_id, weight in weights.items()}
 

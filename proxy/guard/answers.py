@@ -10,6 +10,8 @@ from proxy.responses import LocalReply, json_reply
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.errors import Shape, error_body
 
+NOT_SENT_BESIDE = "Headrace: not sent, because another call of this batch was denied."
+"""What is told of a call that nothing else stands against."""
 _DENIED_CODE = -32001
 """JSON-RPC's range for errors of servers."""
 _JSON = b"application/json"
@@ -59,10 +61,9 @@ def _denials(read: ReadRequest, texts: Mapping[int, str]) -> list[JsonObject]:
     for number, call in enumerate(read.calls):
         if number in texts:
             by_id[json.dumps(call.request_id)] = texts[number]
-    other = "Headrace: not sent, because another call of this batch was denied."
     found: list[JsonObject] = []
     for request_id, method in read.answers:
-        text = by_id.get(json.dumps(request_id), other)
+        text = by_id.get(json.dumps(request_id), NOT_SENT_BESIDE)
         if method == "tools/call":
             content: list[JsonValue] = [{"type": "text", "text": text}]
             result: JsonObject = {"content": content, "isError": True}

@@ -9,7 +9,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -100,6 +100,7 @@ class Approvals:
         route: str,
         step_id: str,
         session: str = "",
+        taken: Collection[str] = (),
     ) -> Approval:
         """Return the row of a held call: the one that the same call has already, or a new one.
 
@@ -110,6 +111,7 @@ class Approvals:
             route: that it takes.
             step_id: that it is.
             session: of the client whose user may answer; the answer is good for no other.
+            taken: approvals that calls beside this one have.
         """
         name = self.fingerprint(
             [call.tenant, key_id, route, call.tool, call.arguments, *([session] if session else [])]
@@ -120,8 +122,9 @@ class Approvals:
             row = file.execute(
                 f"SELECT {_COLUMNS} FROM approvals WHERE fingerprint = ? "  # noqa: S608
                 "AND status IN ('approved', 'denied', 'pending') AND expires > ? "
+                "AND NOT (status = 'approved' AND approval_id IN (SELECT value FROM json_each(?))) "
                 "ORDER BY status, created LIMIT 1",
-                (name, now),
+                (name, now, json.dumps([*taken])),
             ).fetchone()
             if row is not None:
                 return Approval(*row)
@@ -161,15 +164,16 @@ class Approvals:
                 f"{name} was sealed with another master key; it cannot be read."
             ) from None
 
-    def claim(self, approval_id: str) -> bool:
-        """Use an approval; True for one caller alone."""
+    def claim(self, *approval_ids: str) -> bool:
+        """Use approvals, all of them or none; True for one caller alone."""
+        good = "approval_id IN (SELECT value FROM json_each(?)) AND status = 'approved' AND expires > ?"
+        asked = json.dumps(approval_ids), self._clock()
         with self.writing() as file:
-            used = file.execute(
-                "UPDATE approvals SET status = 'used' "
-                "WHERE approval_id = ? AND status = 'approved' AND expires > ?",
-                (approval_id, self._clock()),
-            )
-            return used.rowcount == 1
+            found = file.execute(f"SELECT count(*) FROM approvals WHERE {good}", asked)  # noqa: S608
+            if found.fetchone()[0] < len(approval_ids):
+                return False
+            file.execute(f"UPDATE approvals SET status = 'used' WHERE {good}", asked)  # noqa: S608
+            return True
 
     def decide(
         self,

@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
 from proxy.clients.credentials import RawFields
 from proxy.clients.shared_counters import SharedCounters
+from proxy.guard.answers import NOT_SENT_BESIDE
 from proxy.guard.approvals import BY_CLIENT, Approval, Approvals, Audit
 from proxy.guard.calls import ReadRequest, UnreadableCallError, read_request
 from proxy.guard.denied_calls import DeniedCall, DeniedCalls
@@ -86,11 +87,14 @@ class CallDecision(NamedTuple):
         """What the agent is told of a call that is not sent."""
         rule = f"rule {self.rule.name}" if self.rule else "the rules of this route"
         reason = f" {self.rule.reason}" if self.rule and self.rule.reason else ""
+        approval = self.approval
         match self.ruling:
             case Ruling.LIMIT:
                 said = f"{rule} has let through all calls that it allows for now."
-            case Ruling.HOLD if self.approval is not None and self.approval.status == "denied":
-                why = f": {self.approval.reason}" if self.approval.reason else ""
+            case Ruling.HOLD if approval is None or approval.status == "approved":
+                return NOT_SENT_BESIDE
+            case Ruling.HOLD if approval is not None and approval.status == "denied":
+                why = f": {approval.reason}" if approval.reason else ""
                 said = f"a person denied this call{why}."
             case Ruling.HOLD:
                 said = f"{rule} asks a person before this call, and nobody answered in time."
@@ -107,6 +111,25 @@ class Waiting(NamedTuple):
     gone: Callable[[], bool]
     user: ClientUser | None = None
     """Who may be asked at the client; None where nobody may."""
+
+
+class _Caller(NamedTuple):
+    """Whose calls wait."""
+
+    key_id: str
+    route: str
+    step_id: str
+    waiting: Waiting
+
+
+@dataclass(slots=True)
+class _HeldCall:
+    """A call that waits for a person."""
+
+    call: RequestedCall
+    rule: ActionRule
+    deadline: float | None = None
+    """Until when it waits; None before it is asked about."""
 
 
 class CallGuard:
@@ -205,24 +228,8 @@ class CallGuard:
         """Return what becomes of each call in an answer; each waits for its own person."""
         # An agent's call over a guarded route of tools is counted there once more.
         decisions = self._judge(self._terms.answers[route], calls, key_id, "answers:")
-        if all(one.ruling is not Ruling.HOLD for one in decisions):
-            return decisions
-
-        async def settled(one: CallDecision) -> CallDecision:
-            if one.ruling is not Ruling.HOLD:
-                return one
-            rule = one.rule or ActionRule("otherwise", Ruling.HOLD)
-            approval = await self._answered(
-                calls[one.number],
-                rule,
-                key_id=key_id,
-                route=route,
-                step_id=step_id,
-                waiting=waiting,
-            )
-            return one._replace(approval=approval)
-
-        return [*await asyncio.gather(*map(settled, decisions))]
+        caller = _Caller(key_id, route, step_id, waiting)
+        return await self._settled(decisions, calls, caller, together=False)
 
     async def keep_denied(
         self, client: ClientIdentity, response_id: str, calls: Sequence[DeniedCall]
@@ -260,33 +267,75 @@ class CallGuard:
     ) -> list[CallDecision]:
         """Wait for people until each held call is decided; where one call is refused, none waits."""
         refused = any(not one.goes_on and one.ruling is not Ruling.HOLD for one in decisions)
-        found: list[CallDecision] = []
-        for one in decisions:
-            if one.ruling is not Ruling.HOLD or refused:
-                found.append(one)
-                continue
-            rule = one.rule or ActionRule("otherwise", Ruling.HOLD)
-            call = read.calls[one.number].call
-            approval = await self._answered(
-                call, rule, key_id=key_id, route=route, step_id=step_id, waiting=waiting
-            )
-            found.append(one._replace(approval=approval))
-            refused = approval.status != "used"
-        return found
+        if refused:
+            return [*decisions]
+        caller = _Caller(key_id, route, step_id, waiting)
+        calls = [one.call for one in read.calls]
+        return await self._settled(decisions, calls, caller, together=True)
 
-    async def _answered(
+    async def _settled(
         self,
-        call: RequestedCall,
-        rule: ActionRule,
+        decisions: Sequence[CallDecision],
+        calls: Sequence[RequestedCall],
+        caller: _Caller,
         *,
-        key_id: str,
-        route: str,
-        step_id: str,
-        waiting: Waiting,
-    ) -> Approval:
-        """Return the row of a call once it is used, denied or expired; or its client has gone."""
-        approvals, told = self._terms.approvals, 0
-        deadline = time.monotonic() + rule.seconds
+        together: bool,
+    ) -> list[CallDecision]:
+        """Wait for people; approvals are used once nothing more stands against what goes on.
+
+        Args:
+            decisions: of the rules.
+            calls: all that the decisions are about.
+            caller: who waits.
+            together: the calls go on together or not at all; people are asked about one after the other.
+        """
+        found = [*decisions]
+        held = {
+            at: _HeldCall(calls[one.number], one.rule or ActionRule("otherwise", Ruling.HOLD))
+            for at, one in enumerate(decisions)
+            if one.ruling is Ruling.HOLD
+        }
+        waits = [*held]
+        while True:
+            rows = await self._decided([held[at] for at in waits], caller, together=together)
+            found_now = dict(zip(waits, rows, strict=False))
+            for at, row in found_now.items():
+                found[at] = found[at]._replace(approval=row)
+            approved = {at: row for at, row in found_now.items() if row.status == "approved"}
+            stopped = together and len(approved) < len(waits)
+            if not approved or stopped or caller.waiting.gone():
+                return found
+            names = [row.approval_id for row in approved.values()]
+            if await asyncio.to_thread(self._terms.approvals.claim, *names):
+                for at, row in approved.items():
+                    found[at] = found[at]._replace(approval=replace(row, status="used"))
+                return found
+            waits = [*approved]  # another call like one of them was faster, or its time is up
+
+    async def _decided(
+        self, held: Sequence[_HeldCall], caller: _Caller, *, together: bool
+    ) -> list[Approval]:
+        """Return the rows of held calls; of those that go on together up to the first refusal."""
+        taken: set[str] = set()
+        if not together:
+            return [*await asyncio.gather(*(self._answered(one, caller, taken) for one in held))]
+        rows: list[Approval] = []
+        for one in held:
+            rows.append(await self._answered(one, caller, taken))
+            if rows[-1].status != "approved":
+                break
+        return rows
+
+    async def _answered(self, held: _HeldCall, caller: _Caller, taken: set[str]) -> Approval:
+        """Return the row of a call once it is approved, denied or expired; or its client has gone.
+
+        An approval is good for one call: ``taken`` are those of the calls beside it.
+        """
+        approvals, waiting, told = self._terms.approvals, caller.waiting, 0
+        call, rule = held.call, held.rule
+        if held.deadline is None:
+            held.deadline = time.monotonic() + rule.seconds
+        deadline = held.deadline
         user = await self._user(rule, waiting)
         asked, question = "", None
         while True:
@@ -294,10 +343,11 @@ class CallGuard:
                 approvals.ask,
                 call,
                 rule,
-                key_id=key_id,
-                route=route,
-                step_id=step_id,
+                key_id=caller.key_id,
+                route=caller.route,
+                step_id=caller.step_id,
                 session="" if user is None else user.session.name,
+                taken=tuple(taken),
             )
             while row.status == "pending" and time.monotonic() < deadline and not waiting.gone():
                 waiting.tell(told)
@@ -309,13 +359,14 @@ class CallGuard:
                         user.put(question)
                 until = min(KEEP_ALIVE_SECONDS, max(0.0, deadline - time.monotonic()))
                 row = await self._changed(row, until, waiting.gone)
-            if row.status == "approved" and not waiting.gone():
-                if await asyncio.to_thread(approvals.claim, row.approval_id):
-                    row = await asyncio.to_thread(approvals.get, row.approval_id)
-                    break
-                continue  # another call like it was faster
-            if row.status != "used" or waiting.gone() or time.monotonic() >= deadline:
+            if row.status == "approved" and row.approval_id not in taken:
+                taken.add(row.approval_id)
                 break
+            if row.status not in ("approved", "used"):
+                break
+            if waiting.gone() or time.monotonic() >= deadline:
+                row = replace(row, status="expired", decided_at=None, decided_by=None, reason=None)
+                break  # the answer was another call's
         is_in_vain = not row.is_by_client and not waiting.gone()
         if user is not None and question is not None and is_in_vain:
             user.put(withdrawal(question))

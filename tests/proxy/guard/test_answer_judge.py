@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from proxy.clients.shared_counters import SharedCounters
+from proxy.guard import route
 from proxy.guard.answer_judge import AnswerJudge, JudgedRest
-from proxy.guard.approvals import Approvals
+from proxy.guard.approvals import Approval, Approvals
 from proxy.guard.document import Action, rules_of
 from proxy.guard.response_answers import ResponsesAnswers
 from proxy.guard.route import CallGuard, GuardTerms
@@ -285,6 +288,26 @@ def test_a_held_call_waits_and_the_client_is_told(tmp_path: Path) -> None:
         else:
             assert b"a person denied this call: No." in told
             assert b"tool_calls" not in told
+
+
+def test_an_approval_that_another_call_used_at_the_last_moment_lets_no_second_one_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"name": "ask", "match": {"tools": "*"}, "decision": "hold", "wait_seconds": 60}
+    scene, now = Scene(tmp_path, rule), [0.0]
+
+    async def changed(_: CallGuard, row: Approval, *__: Any) -> Approval:
+        scene.approvals.decide(row.approval_id, approve=True, who="ada")
+        assert scene.approvals.claim(row.approval_id)  # by the same call of another answer
+        now[0] += 60
+        return scene.approvals.get(row.approval_id)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], time=time.time)
+    monkeypatch.setattr(route, "time", clock)
+    monkeypatch.setattr(CallGuard, "_changed", changed)
+    told = asyncio.run(scene.run(chat(called("pay", '{"amount": 5}')), SSE))
+    assert b"nobody answered in time" in told
+    assert b"tool_calls" not in told
 
 
 def test_while_arguments_are_written_the_client_hears_that_its_answer_goes_on(

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,24 @@ def test_an_approval_is_used_once(approvals: Approvals) -> None:
     assert [approvals.claim(name), approvals.claim(name)] == [True, False]
     assert approvals.get(name).status == "used"
     assert ask(approvals) != name
+
+
+def test_approvals_of_calls_that_go_on_together_are_used_all_or_none(approvals: Approvals) -> None:
+    first, second = ask(approvals), ask(approvals, key_id="k2")
+    approvals.decide(first, approve=True, who="ada")
+    assert not approvals.claim(first, second)
+    assert approvals.get(first).status == "approved"
+    approvals.decide(second, approve=True, who="ada")
+    assert [approvals.claim(first, second), approvals.claim(second)] == [True, False]
+    assert [approvals.get(one).status for one in (first, second)] == ["used", "used"]
+
+
+def test_what_a_call_has_is_not_given_to_the_same_call_beside_it(approvals: Approvals) -> None:
+    first = ask(approvals)
+    again: dict[str, Any] = {"key_id": "k1", "route": "tools", "step_id": "01", "taken": [first]}
+    assert approvals.ask(CALL, RULE, **again).approval_id == first  # one person is asked once
+    approvals.decide(first, approve=True, who="ada")
+    assert approvals.ask(CALL, RULE, **again).approval_id != first
 
 
 def test_a_denial_stands_for_a_while_for_the_same_call(approvals: Approvals, clock: Clock) -> None:

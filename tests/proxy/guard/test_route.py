@@ -234,6 +234,39 @@ def test_a_client_that_leaves_makes_no_call(scene: Scene) -> None:
     assert scene.approvals.get(waiting.approval_id).status == "used"
 
 
+def test_an_approval_is_kept_where_another_call_of_its_batch_is_denied(scene: Scene) -> None:
+    batch = [call("pay", 1, to="first"), call("pay", 2, to="second")]
+    with in_background(lambda: scene.post(batch, accept="application/json")) as found:
+        first = scene.pending()
+        scene.approvals.decide(first.approval_id, approve=True, who="ada")
+        second = scene.pending()
+        scene.approvals.decide(second.approval_id, approve=False, who="ada", reason="Too much.")
+    texts = [one["result"]["content"][0]["text"] for one in found[0].json()]
+    assert "another call of this batch was denied" in texts[0]
+    assert "a person denied this call: Too much." in texts[1]
+    assert scene.sent() == []
+    assert scene.approvals.get(first.approval_id).status == "approved"
+    # Asked again without the other one, nobody has to approve it again.
+    answer = scene.post(call("pay", 3, to="first"), accept="application/json")
+    assert answer.json()["result"]["content"][0]["text"] == "done"
+    assert len(scene.sent()) == 1
+    assert scene.approvals.get(first.approval_id).status == "used"
+
+
+def test_two_equal_calls_of_a_batch_need_two_approvals(scene: Scene) -> None:
+    batch = [call("pay", 1, to="twice"), call("pay", 2, to="twice")]
+    with in_background(lambda: scene.post(batch, accept="application/json")):
+        first = scene.pending()
+        scene.approvals.decide(first.approval_id, approve=True, who="ada")
+        second = scene.pending()
+        assert scene.sent() == []
+        scene.approvals.decide(second.approval_id, approve=True, who="ada")
+    (seen,) = scene.sent()
+    assert len(json.loads(seen.body)) == 2
+    told = [scene.approvals.get(one.approval_id).status for one in (first, second)]
+    assert told == ["used", "used"]
+
+
 def test_decisions_are_counted_and_told_to_the_lake(scene: Scene) -> None:
     scene.post(call("delete_file", 3, path="/marked"))
     scene.post(call("read_y", 4, path="/marked"))

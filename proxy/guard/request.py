@@ -121,16 +121,22 @@ class GuardedRequest:
                 if says is not None:
                     says(message_event(question))
 
+            def is_over() -> bool:
+                return gone() or not self._services.admission.is_known(admitted)
+
             decisions = await guard.ask(
                 route,
                 read,
                 decisions,
                 key_id=key_id,
                 step_id="" if capture is None else capture.exchange.hex(),
-                waiting=Waiting(tell, gone, ClientUser(session, put) if says else None),
+                waiting=Waiting(tell, is_over, ClientUser(session, put) if says else None),
             )
             if gone():  # nobody hears it
                 return GuardedReply(answer(Reason.FAULT, admitted.shape), is_answer=False)
+            if is_over():
+                self._services.counters.refusals[Reason.NO_KEY] += 1
+                return GuardedReply(answer(Reason.NO_KEY, admitted.shape), is_answer=False)
         self._services.tell(guard, admitted, decisions, capture)
         texts = {one.number: one.text for one in decisions if not one.goes_on}
         if not texts:

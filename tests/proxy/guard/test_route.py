@@ -267,6 +267,19 @@ def test_two_equal_calls_of_a_batch_need_two_approvals(scene: Scene) -> None:
     assert told == ["used", "used"]
 
 
+def test_a_key_that_ends_while_its_call_waits_makes_no_call(scene: Scene) -> None:
+    created = scene.gateway.registry.create(tenant_id="acme", app_id="leaving")
+    asked = call("pay", 1, to="leaving")
+    headers = {"authorization": f"Bearer {created.secret}", "accept": "application/json"}
+    with in_background(lambda: scene.post(asked, **headers)) as found:
+        waiting = scene.pending()
+        scene.gateway.registry.revoke(created.key.key_id)
+    assert found[0].status_code == 401
+    assert scene.sent() == []
+    assert scene.approvals.get(waiting.approval_id).status == "pending"
+    scene.approvals.decide(waiting.approval_id, approve=False, who="ada")
+
+
 def test_decisions_are_counted_and_told_to_the_lake(scene: Scene) -> None:
     scene.post(call("delete_file", 3, path="/marked"))
     scene.post(call("read_y", 4, path="/marked"))

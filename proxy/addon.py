@@ -117,8 +117,10 @@ class GatewayAddon:
         self._callers.disconnects(client)
 
     def ended(self, client: connection.Client) -> bool:
-        """Tell whether no more may pass in a tunnel: the key that opened it ended."""
-        known = self._callers.of_forward(client, ())
+        """Tell whether no more may pass in a tunnel: the key that let it in ended."""
+        redirected = mode_of(client) == "transparent"
+        callers = self._callers
+        known = callers.of_redirected(None) if redirected else callers.of_forward(client, ())
         if known is None:
             self._counters.refusals[Reason.NO_KEY] += 1
         return known is None

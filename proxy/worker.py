@@ -29,7 +29,7 @@ from proxy.mitm import fastpath, logs, wire
 from proxy.mitm.admission import FlowAdmission
 from proxy.mitm.authority import ensure_authority
 from proxy.mitm.connections import AdminApart, AdmissionTimeout, ConnectTimes
-from proxy.mitm.interception import Interception, Tunnels
+from proxy.mitm.interception import Interception, RawConnections, Tunnels
 from proxy.mitm.listeners import Listeners
 from proxy.mitm.master import Addresses, EmbeddedMaster
 from proxy.recording.capture_factory import CaptureFactory
@@ -140,6 +140,7 @@ class Gateway:
             addresses,
             before=[Tunnels(self._router, self.counters, self._gate.ended)],
             after=[
+                RawConnections(self._gate.ended),
                 Interception(authority, self.counters, http2=http2),
                 ConnectTimes(self._router, embedded.handlers, reachability),
                 AdminApart(self._admin_ports, embedded.handlers),

@@ -6,6 +6,7 @@ from typing import Any
 
 from mitmproxy import certs, connection, platform, tls
 from mitmproxy.addons.tlsconfig import AppData, TlsConfig
+from mitmproxy.net.tls import starts_like_tls_record
 from mitmproxy.proxy import commands, events, layer, layers
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import HttpStream
@@ -116,25 +117,43 @@ class Interception(TlsConfig):
 
 
 class KeyedTunnel(layers.TCPLayer):
-    """A blind tunnel, until the key that opened it has ended."""
+    """A blind tunnel, until the key that lets it stand has ended."""
 
     def __init__(self, context: Context, ended: Ended) -> None:
-        """Begin; ``ended`` is asked now and then, when something is to pass."""
+        """Begin; ``ended`` is asked when something is to pass, first and then now and again."""
         super().__init__(context, ignore=True)
         self._ended = ended
-        self._looked = time.monotonic()
+        self._look_at = 0.0
 
     def relay_messages(self, event: events.Event) -> Commands:
         """Pass on what came, or close both sides."""
         now = time.monotonic()
-        if isinstance(event, events.DataReceived) and now >= self._looked + _LOOK_SECONDS:
-            self._looked = now
+        if isinstance(event, events.DataReceived) and now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
             if self._ended(self.context.client):
                 yield commands.CloseConnection(self.context.server)
                 yield commands.CloseConnection(self.context.client)
                 self._handle_event = self.done
                 return
         yield from super().relay_messages(event)
+
+
+class RedirectedTls(layers.ClientTLSLayer):
+    """TLS of a redirected client; where its greeting names a host that is not opened, a tunnel."""
+
+    def __init__(self, context: Context, ended: Ended) -> None:
+        """Begin; ``ended`` is what the tunnel asks."""
+        super().__init__(context)
+        self._ended = ended
+
+    def receive_handshake_data(
+        self, data: bytes
+    ) -> Generator[commands.Command, Any, tuple[bool, str | None]]:
+        """Read more of the greeting; stock code puts a tunnel of its own in place, which has not begun yet."""
+        done, error = yield from super().receive_handshake_data(data)
+        if done and isinstance(self.child_layer, layers.TCPLayer):
+            self.child_layer = KeyedTunnel(self.context, self._ended)
+        return done, error
 
 
 class Tunnels:
@@ -148,8 +167,12 @@ class Tunnels:
 
     def next_layer(self, nextlayer: layer.NextLayer) -> None:
         """Pass connections to hosts that are not configured on without looking."""
-        context = nextlayer.context
-        if nextlayer.layer or not isinstance(context.client.proxy_mode, RegularMode):
+        context, mode = nextlayer.context, nextlayer.context.client.proxy_mode
+        if nextlayer.layer:
+            return
+        if isinstance(mode, TransparentMode):
+            self._begin_tls(nextlayer)
+        if not isinstance(mode, RegularMode):
             return
         after_connect = context.layers and isinstance(context.layers[-1], HttpStream)
         address = context.server.address
@@ -158,6 +181,13 @@ class Tunnels:
         if not self._router.intercepts(address[0], address[1]):
             self._counters.tunnelled(address[0], address[1])
             nextlayer.layer = KeyedTunnel(context, self._ended)
+
+    def _begin_tls(self, nextlayer: layer.NextLayer) -> None:
+        """Read the greeting of a redirected client."""
+        context = nextlayer.context
+        if not context.client.tls and starts_like_tls_record(nextlayer.data_client()):
+            nextlayer.layer = layers.ServerTLSLayer(context)
+            nextlayer.layer.child_layer = RedirectedTls(context, self._ended)
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """Pass redirected connections to hosts that are not configured on without looking."""
@@ -172,3 +202,15 @@ class Tunnels:
             self._counters.tunnelled(host, address[1])
             data.ignore_connection = True
             context.server.tls = False  # the client's, end to end: nobody waits for ours to stand
+
+
+class RawConnections:
+    """What is no HTTP ends with its client's key, too; asked once mitmproxy has chosen how to read it."""
+
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def next_layer(self, nextlayer: layer.NextLayer) -> None:
+        """Pass a connection on unread, as long as its key stands."""
+        if type(nextlayer.layer) is layers.TCPLayer:
+            nextlayer.layer = KeyedTunnel(nextlayer.context, self._ended)

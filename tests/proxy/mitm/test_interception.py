@@ -1,5 +1,6 @@
 """Which connections are opened: told from CONNECT or from the TLS greeting, all else tunnelled."""
 
+import ssl
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,18 @@ from proxy.telemetry.counters import Counters
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of mitmproxy's own imports
-    from mitmproxy.proxy import layers
+    from mitmproxy.connection import ConnectionState
+    from mitmproxy.options import Options
+    from mitmproxy.proxy import commands, events, layers
+    from mitmproxy.proxy.context import Context
+    from mitmproxy.proxy.layer import NextLayer, NextLayerHook
     from mitmproxy.proxy.layers.http import HttpStream
+    from mitmproxy.proxy.layers.tls import TlsClienthelloHook
     from mitmproxy.proxy.mode_specs import ProxyMode
+    from mitmproxy.test import tflow
 
-    from proxy.mitm.interception import Interception, Tunnels
+    from proxy.mitm import interception
+    from proxy.mitm.interception import Interception, RawConnections, Tunnels
 
 HOSTS = {"intercept_hosts": ["api.example", "*.shop.example:8443"]}
 
@@ -100,3 +108,98 @@ def test_failed_handshakes_are_counted_by_sound_names_and_bounded() -> None:
     assert len(counters.tls_failures) == 201
     assert counters.tls_failures["others"] == 101
     assert not any('"' in name for name in counters.tls_failures)
+
+
+def greeting(name: str) -> bytes:
+    """Return what a TLS client says first."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=name)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+class Connections:
+    """A client's connection and its server's, with the hooks answered as the gateway does."""
+
+    def __init__(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ended, self.now = False, 100.0
+        monkeypatch.setattr(interception, "time", SimpleNamespace(monotonic=lambda: self.now))
+        client = tflow.tclient_conn()
+        client.proxy_mode = ProxyMode.parse(mode)
+        client.state, client.tls = ConnectionState.OPEN, False
+        self.context = Context(client, Options())
+        self.context.server.address = ("192.0.2.7", 443)
+        router = Router(GatewayConfig.model_validate(HOSTS))
+        self.tunnels = Tunnels(router, Counters(), lambda _: self.ended)
+        self.raw = RawConnections(lambda _: self.ended)
+        self.next = NextLayer(self.context)
+        self.sent: list[tuple[str, bytes]] = []
+        self.closed: list[str] = []
+        self._tell(events.Start())
+
+    def says(self, data: bytes, *, server: bool = False) -> None:
+        side = self.context.server if server else self.context.client
+        self._tell(events.DataReceived(side, data))
+
+    def _tell(self, event: events.Event) -> None:
+        waiting = [event]
+        while waiting:
+            for command in self.next.handle_event(waiting.pop(0)):
+                waiting += self._done(command)
+
+    def _done(self, command: commands.Command) -> list[events.Event]:
+        if isinstance(command, commands.SendData):
+            self.sent.append((self._side(command.connection), command.data))
+        elif isinstance(command, commands.CloseConnection):
+            self.closed.append(self._side(command.connection))
+        elif isinstance(command, commands.OpenConnection):
+            command.connection.state = ConnectionState.OPEN
+            command.connection.timestamp_start = 1.0
+            return [events.OpenConnectionCompleted(command, None)]
+        elif isinstance(command, NextLayerHook):
+            self._choose(command.data)
+            return [events.HookCompleted(command)]
+        elif isinstance(command, TlsClienthelloHook):
+            self.tunnels.tls_clienthello(command.data)
+            return [events.HookCompleted(command)]
+        return []
+
+    def _choose(self, nextlayer: NextLayer) -> None:
+        self.tunnels.next_layer(nextlayer)
+        if nextlayer.layer is None:  # neither TLS nor HTTP, for stock code
+            nextlayer.layer = layers.TCPLayer(self.context)
+        self.raw.next_layer(nextlayer)
+
+    def _side(self, one: object) -> str:
+        return "client" if one is self.context.client else "server"
+
+
+@pytest.mark.parametrize("first", [greeting("other.example"), b"\x00\x00\x00\x08\x04\xd2\x16\x2f"])
+def test_a_redirected_tunnel_ends_with_its_key(
+    first: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tunnel = Connections("transparent", monkeypatch)
+    tunnel.says(first[:7])
+    tunnel.says(first[7:])
+    tunnel.says(b"hello", server=True)
+    assert b"".join(data for side, data in tunnel.sent if side == "server") == first
+    assert tunnel.sent[-1] == ("client", b"hello")
+    tunnel.ended = True
+    tunnel.now += 0.4  # keys are looked at twice a second
+    tunnel.says(b"more")
+    assert (tunnel.sent[-1], tunnel.closed) == (("server", b"more"), [])
+    tunnel.now += 0.1
+    tunnel.says(b"no more", server=True)
+    assert tunnel.sent[-1] == ("server", b"more")
+    assert sorted(tunnel.closed) == ["client", "server"]
+
+
+def test_without_a_standing_key_nothing_of_a_redirected_tunnel_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tunnel = Connections("transparent", monkeypatch)
+    tunnel.ended = True
+    tunnel.says(greeting("other.example"))
+    assert tunnel.sent == []
+    assert sorted(tunnel.closed) == ["client", "server"]

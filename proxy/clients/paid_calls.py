@@ -25,8 +25,10 @@ _LATER = re.compile(
 """POSTs that order work which is done and paid later, and of which no answer tells the tokens."""
 _KEPT = re.compile(rb"(?:^|/)conversations(?:/[^/:]+(?:/restart)?)?/?$")
 """POSTs that a model answers with Mistral, and that only keep something with OpenAI."""
-_LOOK_UP = re.compile(rb"/(?:responses|interactions)/([^/]+)/?$")
-"""GETs that bring the answer of a background response or interaction."""
+_LOOK_UP = re.compile(r"/(responses|interactions|chat/deferred-completion)/([^/]+)$", re.IGNORECASE)
+"""GETs that bring the answer of a background response or interaction, or of a chat that xAI deferred."""
+_GRADED = re.compile(r"/fine_tuning/alpha/graders/run$", re.IGNORECASE)
+"""POSTs in which models may grade a sample; they tell what that took."""
 _INTERACTION = re.compile(rb"/interactions(?:/[^/]+)?/?$")
 _BEDROCK = re.compile(rb"/model/(.+)/(converse|invoke)(?:-stream|-with-response-stream)?/?$")
 _GOOGLE = re.compile(rb"/models/([^/:]+):\w+/?$")
@@ -43,7 +45,7 @@ class PaidCall(NamedTuple):
     looks_up: bool = False
     """Its answer was spent before, unless it ran in the background."""
     keeps: bool = False
-    """It is an interaction: look-ups tell it again, and it does not say that it runs in the background."""
+    """Look-ups tell it again, and it does not say that it runs in the background: an interaction, or a deferred chat."""
     only_reported: bool = False
     """Nothing is estimated of an answer that comes at once."""
     name: str | None = None
@@ -61,7 +63,7 @@ class PaidCall(NamedTuple):
 def costs(method: bytes, path: bytes) -> bool:
     """Tell whether a request is one that a model answers; only such a one spends tokens."""
     bare = path.partition(b"?")[0]
-    return method == b"POST" and (_FREE.search(bare) is None or climbs(bare))
+    return method == b"POST" and (_FREE.search(bare) is None or climbs(bare) or _grades(bare))
 
 
 def is_paid_later(method: bytes, path: bytes) -> bool:
@@ -75,22 +77,37 @@ def is_paid_later(method: bytes, path: bytes) -> bool:
 def paid_call(method: bytes, path: bytes) -> PaidCall | None:
     """Return what a path says of a request that may spend tokens; None where none can be spent."""
     bare = path.partition(b"?")[0]
-    keeps = _INTERACTION.search(bare) is not None
-    if method == b"GET" and (found := _LOOK_UP.search(bare)):
-        return PaidCall(looks_up=True, keeps=keeps, name=_text(found[1]) if keeps else None)
-    if method == b"POST" and _KEPT.search(bare) is not None:
+    if method == b"GET":
+        return _look_up(bare)
+    if method == b"POST" and (_KEPT.search(bare) is not None or _grades(bare)):
         return PaidCall(only_reported=True)
     if not costs(method, path):
         return None
     bedrock, google = _BEDROCK.search(bare), _GOOGLE.search(bare)
     named = bedrock or google
     return PaidCall(
-        keeps=keeps,
+        keeps=_INTERACTION.search(bare) is not None,
         model=None if named is None else _text(named[1]),
         only_path_names=bedrock is not None and bedrock[2] == b"converse",
         makes_vectors=_VECTORS.search(bare) is not None,
         hears=_HEARS.search(bare) is not None,
     )
+
+
+def _look_up(bare: bytes) -> PaidCall | None:
+    read = lenient_reading(bare)
+    if read is None:  # nobody can tell what it asks: what the answer says of itself counts
+        return PaidCall(looks_up=True)
+    found = _LOOK_UP.search(normpath(read))
+    if found is None:
+        return None
+    keeps = found[1].lower() != "responses"
+    return PaidCall(looks_up=True, keeps=keeps, name=found[2] if keeps else None)
+
+
+def _grades(bare: bytes) -> bool:
+    read = lenient_reading(bare)
+    return read is not None and _GRADED.search(normpath(read)) is not None
 
 
 def _text(coded: bytes) -> str:

@@ -54,7 +54,7 @@ _READ_FROM_CACHE: _Groups = (
     (b"cacheReadInputTokens",),
     (b"cacheReadInputTokenCount",),
 )
-_TOTAL: _Groups = ((b"total_tokens",), (b"totalTokenCount",), (b"totalTokens",))
+_TOTAL: _Groups = ((b"total_tokens",), (b"totalTokenCount",), (b"totalTokens",), (b"token_usage",))
 _KNOWN = (*_INPUT, *_OUTPUT, *_BESIDE, *_READ_FROM_CACHE, *_TOTAL)
 _NUMBER = re.compile(
     rb'(?<!\\)"('
@@ -75,6 +75,8 @@ _PACKED = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/=]+)"')
 _BACKGROUND = re.compile(rb'(?<!\\)"background"\s*:\s*true')
 _STATUS = re.compile(rb'(?<!\\)"(?:status"\s*:\s*"(\w+)"|(?:steps|outputs)"\s*:)')
 _RUNNING = frozenset({b"queued", b"in_progress"})
+_DEFERRED = re.compile(rb'\s*\{\s*"request_id"\s*:\s*"[^"\\]{1,200}"\s*\}\s*')
+"""All that xAI says of a chat that it answers later."""
 _RESPONSE_ID = re.compile(rb'(?<!\\)"id"\s*:\s*"(resp_[\w-]{1,120})"')
 _ID = re.compile(rb'(?<!\\)"id"\s*:\s*"([\w.~:-]{1,256})"')
 _ESTIMABLE = (b"text/", b"application/json", b"application/x-ndjson")
@@ -226,9 +228,13 @@ class UsageMeter:
             return self.told_again is not None or not self.call.looks_up
         goes_on = self._events == 0 and self._status in _RUNNING
         if not self.call.keeps:
-            goes_on = self.told_again is not None
+            goes_on = self.told_again is not None or self._is_deferred
         silent = self.call.only_reported and self._events == 0
         return not (self.call.looks_up or goes_on or silent)
+
+    @property
+    def _is_deferred(self) -> bool:
+        return self._bytes <= _OVERLAP and _DEFERRED.fullmatch(self._tail) is not None
 
     def tokens(self, request_bytes: int) -> int:
         """Return the tokens of the call; an estimate where the provider reported none."""

@@ -332,6 +332,26 @@ def test_a_response_in_the_background_is_spent_once_when_its_usage_is_told(tmp_p
             assert ask(client, "/openai/v1/responses") == 429
 
 
+def test_a_deferred_chat_is_spent_once_when_its_usage_is_told(tmp_path: Path) -> None:
+    def script(seen: ReceivedRequest) -> Reply:
+        if seen.method == "POST":
+            return as_json({"request_id": "f15c114e"})
+        return as_json({"id": "c0", "choices": [], "usage": {"total_tokens": 100}})
+
+    with Upstream(script) as upstream:
+        settings = {"routes": [{"name": "xai", "upstream": upstream.url}], "forward_port": None}
+        with (
+            GatewayProcess(tmp_path, settings) as gateway,
+            caller(gateway, KeyLimits(tokens_per_day=150)) as client,
+        ):
+            chat = {"model": "m", "deferred": True, "messages": [{"content": "x" * 2000}]}
+            look_up = "/xai/v1/chat/deferred-completion/"
+            assert client.post("/xai/v1/chat/completions", json=chat).status_code == 200
+            for name in ("a", "a", "b"):
+                assert client.get(look_up + name).status_code == 200
+            assert client.post("/xai/v1/chat/completions", json=chat).status_code == 429
+
+
 def test_what_is_paid_later_is_refused_under_a_budget(tmp_path: Path, upstream: Upstream) -> None:
     batch = {"input_file_id": "file-1", "endpoint": "/v1/responses", "completion_window": "24h"}
     settings = {"routes": [{"name": "openai", "upstream": upstream.url}], "forward_port": None}

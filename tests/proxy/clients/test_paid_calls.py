@@ -83,3 +83,35 @@ def test_other_requests_are_not_paid_later(path: str) -> None:
 def test_a_path_tells_model_and_kind(path: str, expected: PaidCall | None) -> None:
     assert paid_call(b"POST", path.encode()) == expected
     assert paid_call(b"GET", path.encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v1/responses/resp_1", PaidCall(looks_up=True)),
+        ("/v1/respons%65s/resp_1", PaidCall(looks_up=True)),
+        ("/v1//files/../Responses/resp_1/", PaidCall(looks_up=True)),
+        ("/v1/responses%00/resp_1", PaidCall(looks_up=True)),
+        ("/v1beta/interactions/v1_a", PaidCall(looks_up=True, keeps=True, name="v1_a")),
+        ("/v1/chat/deferred-completion/f15c-114e",
+         PaidCall(looks_up=True, keeps=True, name="f15c-114e")),
+        ("/v1/chat/deferred%2Dcompletion/f15c?x=1",
+         PaidCall(looks_up=True, keeps=True, name="f15c")),
+        ("/v1/chat/completions/chatcmpl-1", None),
+        ("/v1/responses/resp_1/input_items", None),
+    ],
+)  # fmt: skip
+def test_a_look_up_brings_an_answer_that_was_not_paid_yet(
+    path: str, expected: PaidCall | None
+) -> None:
+    assert paid_call(b"GET", path.encode()) == expected
+    assert not costs(b"GET", path.encode())
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/fine_tuning/alpha/graders/run", "/openai/v1/fine_tuning/%61lpha//graders/run/"]
+)
+def test_a_grader_costs_what_it_tells(path: str) -> None:
+    assert costs(b"POST", path.encode())
+    assert paid_call(b"POST", path.encode()) == PaidCall(only_reported=True)
+    assert paid_call(b"POST", b"/v1/fine_tuning/alpha/graders/validate") is None

@@ -185,6 +185,32 @@ def test_an_interaction_in_the_background_is_told_by_its_look_up() -> None:
     assert paid_call(b"GET", path) is None
 
 
+def test_a_deferred_chat_is_told_by_its_look_up() -> None:
+    path = b"/v1/chat/completions"
+    assert not metered(b"POST", path, b'{"request_id": "f15c114e-f47d"}\n').due
+    assert metered(b"POST", path, b'{"request_id": "f15c", "choices": []}').due
+    usage = {"prompt_tokens": 27, "completion_tokens": 48, "total_tokens": 75}
+    done = json.dumps({"id": "c0", "model": "grok-4", "choices": [], "usage": usage}).encode()
+    told = metered(b"GET", b"/v1/chat/deferred-completion/f15c114e-f47d", done)
+    assert (told.due, told.told_again, told.tokens(0)) == (True, "f15c114e-f47d", 75)
+    assert told.usage(0) == SpentTokens(27, 0, 48)
+    assert not metered(b"GET", b"/v1/chat/deferred-completion/f15c114e-f47d", b"").due
+
+
+def test_a_grader_tells_what_its_models_took() -> None:
+    path = b"/v1/fine_tuning/alpha/graders/run"
+    each = {"prompt_tokens": 20, "total_tokens": 25, "cached_tokens": 0, "completion_tokens": 5}
+    said = {
+        "reward": 1.0,
+        "metadata": {"name": "both", "token_usage": 50},
+        "model_grader_token_usage_per_model": {"gpt-a": each, "gpt-b": each},
+    }
+    told = metered(b"POST", path, json.dumps(said).encode())
+    assert (told.due, told.tokens(0)) == (True, 50)
+    checked = {**said, "metadata": {"token_usage": None}, "model_grader_token_usage_per_model": {}}
+    assert not metered(b"POST", path, json.dumps(checked).encode()).due
+
+
 USED = {"total_input_tokens": 9, "total_output_tokens": 3, "total_thought_tokens": 2, "total_tokens": 14}  # fmt: skip
 
 

@@ -7,12 +7,12 @@ from itertools import groupby
 from trajectory.call import Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.openai_chat.read import read_message, read_usage
+from trajectory.dialects.openai_chat.stream import join_content
 from trajectory.dialects.reader import DialectOutput, assistant, call_fields, model_call
 from trajectory.dialects.resends import one_object, read_tools
 from trajectory.dialects.response import read_response
 from trajectory.dialects.wire import (
     as_integer,
-    as_list,
     as_object,
     as_text,
     name_media,
@@ -27,7 +27,6 @@ from trajectory.message import (
     Message,
     OpaquePart,
     Part,
-    ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -152,16 +151,7 @@ def _made(entry: JsonObject) -> list[Part]:
 
 
 def _content(content: JsonValue | None) -> list[Part]:
-    if not isinstance(content, list):
-        return list(read_message({"content": content}).parts)
-    parts: list[Part] = []
-    for item in content:
-        if isinstance(item, dict) and item.get("type") == "thinking":
-            told = [as_text(one.get("text")) or "" for one in objects(item.get("thinking"))]
-            parts.append(ReasoningPart("".join(told), as_text(item.get("signature"))))
-        else:
-            parts += read_message({"content": [item]}).parts
-    return parts
+    return list(read_message({"content": content}).parts)
 
 
 def assemble_events(events: list[JsonObject]) -> JsonObject | None:
@@ -194,24 +184,9 @@ def _join_response(whole: JsonObject, step: str, event: JsonObject) -> None:
 def _join_entry(entry: JsonObject, event: JsonObject) -> None:
     for name, value in event.items():
         if name == "content":
-            entry["content"] = _joined(as_list(entry.get("content")), value)
+            piece: JsonValue = [value] if isinstance(value, dict) else value
+            entry["content"] = join_content(entry.get("content"), piece)
         elif name == "arguments" and isinstance(value, str):
             entry[name] = (as_text(entry.get(name)) or "") + value
         elif name not in ("type", "output_index", "content_index") and value is not None:
             entry[name] = value
-
-
-def _joined(content: list[JsonValue], piece: JsonValue) -> list[JsonValue]:
-    """Return content with a piece behind it; text goes on with the text before it."""
-    item: JsonObject = {"type": "text", "text": piece} if isinstance(piece, str) else {}
-    item = item or dict(as_object(piece))
-    last = as_object(content[-1]) if content else {}
-    if item.get("type") != last.get("type"):
-        return [*content, item]
-    if item.get("type") == "text":
-        text = (as_text(last.get("text")) or "") + (as_text(item.get("text")) or "")
-        return [*content[:-1], {**last, "text": text}]
-    if item.get("type") == "thinking":
-        thinking = [*as_list(last.get("thinking")), *as_list(item.get("thinking"))]
-        return [*content[:-1], {**last, **item, "thinking": thinking}]
-    return [*content, item]

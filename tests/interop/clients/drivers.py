@@ -592,6 +592,34 @@ def mistral_conversations(wire: Wire) -> Any:
     return said
 
 
+def mistral_chat(wire: Wire, *, stream: bool = False) -> Any:
+    """The tool loop with a model that thinks; its thought goes back as Mistral asks for it."""
+    messages: list[Any] = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": QUESTION},
+    ]
+    function = {"name": "add", "description": "Add.", "parameters": SCHEMA}
+    asked = {"model": "magistral-tiny", "tools": [{"type": "function", "function": function}]}
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "I should add."}]}
+    call = {"id": "call_1", "function": {"name": "add", "arguments": '{"a": 19, "b": 23}'}}
+    said = []
+    with wire.client(headers={"Authorization": f"Bearer {wire.key}"}) as api:
+        for _ in range(2):
+            body = {**asked, "messages": messages, "stream": stream}
+            text = api.post(f"{wire.url}/v1/chat/completions", json=body).text
+            said.append([line for line in text.splitlines() if line and line[0] in "{d"])
+            messages += [
+                {"role": "assistant", "content": [thought], "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "42"},
+            ]
+    return said
+
+
+def mistral_chat_stream(wire: Wire) -> Any:
+    """The same, streamed."""
+    return mistral_chat(wire, stream=True)
+
+
 type Driver = Callable[[Wire], Any]
 
 HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
@@ -620,6 +648,8 @@ HTTPX_DRIVERS: dict[str, tuple[str, Driver]] = {
     "gemini_interactions_stream": ("gemini", gemini_interactions_stream),
     "ollama": ("ollama", ollama),
     "mistral_conversations": ("openai", mistral_conversations),
+    "mistral_chat": ("openai", mistral_chat),
+    "mistral_chat_stream": ("openai", mistral_chat_stream),
     "a2a": ("agents", a2a),
     "http_tools": ("shop", http_tools),
 }

@@ -13,7 +13,7 @@ from tests.support.provider.anthropic import messages
 from tests.support.provider.bedrock import AMAZON_ID, bedrock
 from tests.support.provider.google import gemini, interaction
 from tests.support.provider.openai import openai
-from tests.support.provider.others import agent, mistral, ollama, shop
+from tests.support.provider.others import agent, mistral, mistral_chat, ollama, shop
 from tests.support.upstream import ReceivedRequest, Reply, as_json, plain, stream
 
 GO_ON = threading.Event()
@@ -44,6 +44,8 @@ def provider(request: ReceivedRequest) -> Reply:
         return ollama(path, body)
     if "inputs" in body:
         return mistral(body)
+    if str(body.get("model", "")).startswith("magistral"):
+        return mistral_chat(body)
     if path.startswith("/orders"):
         return shop(request, path, body)
     if path.startswith("/agent"):

@@ -68,6 +68,47 @@ def mistral(body: dict[str, Any]) -> Reply:
     )
 
 
+_THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "I should add."}]}
+_SOURCE = {"type": "reference", "reference_ids": [0]}
+
+
+def mistral_chat(body: dict[str, Any]) -> Reply:
+    """Answer a chat as Mistral's models that think do: parts while they think or refer, texts else."""
+    told = any(message["role"] == "tool" for message in body["messages"])
+    base = {"id": "cmpl-2" if told else "cmpl-1", "created": 1, "model": "magistral-1"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
+    message: dict[str, Any] = {"role": "assistant", "content": [_THOUGHT]}
+    thoughts = [
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
+        for text in ("I should", " add.")
+    ]
+    if told:
+        ends = "stop"
+        said = [{"type": "text", "text": "The sum"}, _SOURCE, {"type": "text", "text": " is 42. ✓"}]
+        message["content"] = [_THOUGHT, *said]
+        pieces: list[dict[str, Any]] = [
+            {"content": piece}
+            for piece in ("The sum", [_SOURCE], " is", [said[2] | {"text": " 42"}], ". ✓")
+        ]
+    else:
+        ends = "tool_calls"
+        function = {"name": "add", "arguments": json.dumps(ARGUMENTS)}
+        message["tool_calls"] = [{"id": "call_1", "function": function, "index": 0}]
+        pieces = [{"tool_calls": message["tool_calls"]}]
+    choice = {"index": 0, "finish_reason": None}
+    if not body.get("stream"):
+        choices = [{**choice, "message": message, "finish_reason": ends}]
+        return as_json({**base, "object": "chat.completion", "choices": choices, "usage": usage})
+    deltas = [{"role": "assistant", "content": ""}, *thoughts, *pieces]
+    chunk = {**base, "object": "chat.completion.chunk"}
+    chunks: list[dict[str, Any]] = [
+        {**chunk, "choices": [{**choice, "delta": delta}]} for delta in deltas
+    ]
+    last = {**choice, "delta": {"content": ""}, "finish_reason": ends}
+    chunks.append({**chunk, "choices": [last], "usage": usage})
+    return stream([*sse(*chunks), b"data: [DONE]\n\n"])
+
+
 def shop(request: ReceivedRequest, path: str, body: dict[str, Any]) -> Reply:
     """Answer as a shop's order desk."""
     if path.endswith("/events"):

@@ -13,7 +13,7 @@ from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
 from trajectory.dialects.registry import DIALECTS, read_calls
 from trajectory.exchange import Exchange, ExchangeOutcome
-from trajectory.message import Message, TextPart
+from trajectory.message import Message, OpaquePart, ReasoningPart, TextPart
 
 KEY = b"k" * 32
 GOLDEN = [pair for name in SCENARIOS for pair in load(name)]
@@ -60,6 +60,20 @@ def test_a_tool_loop_is_one_trajectory(name: str) -> None:
     (asked,) = first.call.output.tool_calls()
     assert (asked.name, asked.arguments) == ("add", {"a": 19, "b": 23})
     assert second.call.output == Message("assistant", (TextPart("The sum is 42. ✓"),))
+
+
+@pytest.mark.parametrize("name", ["mistral_chat", "mistral_chat_stream"])
+def test_thoughts_and_references_of_mistral_are_parts_of_one_answer(name: str) -> None:
+    first, second = Assembler(KEY).assemble(read(name)).placed
+    assert second.parent_step_id == first.step_id
+    assert [message.role for message in second.new_messages] == ["tool"]
+    thought = ReasoningPart("I should add.")
+    assert first.call.output is not None
+    assert first.call.output.parts[0] == thought
+    assert [one.arguments for one in first.call.output.tool_calls()] == [{"a": 19, "b": 23}]
+    source = OpaquePart({"type": "reference", "reference_ids": [0]})
+    parts = (thought, TextPart("The sum"), source, TextPart(" is 42. ✓"))
+    assert second.call.output == Message("assistant", parts)
 
 
 @pytest.mark.parametrize("name", ["gemini", "gemini_stream"])

@@ -67,6 +67,7 @@ _MESSAGE_READ = names(
     " annotations cache_control"
 )
 _CALL_READ = names("id type index function custom")
+_THOUGHT_READ = names("type thinking signature closed")
 _ROLES = {"function": "tool"}
 
 
@@ -215,6 +216,8 @@ def _content_part(item: JsonObject) -> list[Part]:
     kind = item.get("type")
     if kind in ("text", "input_text", "output_text") and isinstance(item.get("text"), str):
         return [TextPart(cast(str, item["text"]))]
+    if kind == "thinking":
+        return _thought(item)
     if kind == "image_url":
         image = item.get("image_url")
         url = as_text(image.get("url") if isinstance(image, dict) else image)
@@ -230,6 +233,19 @@ def _content_part(item: JsonObject) -> list[Part]:
         if part := _file_part(file):
             return with_fields(part, without(file, names("file_data")))
     return [OpaquePart(item)]
+
+
+def _thought(item: JsonObject) -> list[Part]:
+    """Return a thought as Mistral writes it, with what it refers to."""
+    said = item.get("thinking")
+    inner: list[JsonObject] = [{"type": "text", "text": said}]
+    if isinstance(said, list):
+        inner = objects(said)
+    texts = [as_text(one.get("text")) or "" for one in inner if one.get("type") == "text"]
+    beside: list[JsonValue] = [one for one in inner if one.get("type") != "text"]
+    part = ReasoningPart("".join(texts), as_text(item.get("signature")))
+    rest = {**without(item, _THOUGHT_READ), "thinking": beside}
+    return with_fields(part, rest)
 
 
 def _file_part(file: JsonObject) -> MediaPart | None:

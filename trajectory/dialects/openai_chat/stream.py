@@ -1,7 +1,7 @@
 """The chunks of a streamed chat completion, joined into the shape of an unstreamed one."""
 
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.wire import as_integer, as_object, objects
+from trajectory.dialects.wire import as_integer, as_list, as_object, as_text, objects
 
 _CHUNK_JOINED = frozenset({"choices", "object", "usage"})
 _CALL_JOINED = frozenset({"id", "type", "index", "function", "custom"})
@@ -75,6 +75,9 @@ def _join_delta(message: JsonObject, delta: JsonObject) -> None:
         if name in _DELTA_JOINED or value is None:
             continue
         existing = message.get(name)
+        if name == "content" and (isinstance(value, list) or isinstance(existing, list)):
+            message[name] = join_content(existing, value)
+            continue
         if isinstance(value, str) and isinstance(existing, str):
             message[name] = existing + value
         elif isinstance(value, list):
@@ -85,6 +88,41 @@ def _join_delta(message: JsonObject, delta: JsonObject) -> None:
         _join_function(as_object(message.setdefault("function_call", {})), function)
     for item in objects(delta.get("tool_calls")):
         _join_tool_call(message, item)
+
+
+def join_content(content: JsonValue | None, piece: JsonValue) -> list[JsonValue]:
+    """Return content with a piece behind it, as Mistral sends them: a text, or a list of parts.
+
+    A text goes on with the text before it, and a thought with the thought.
+    """
+    whole = _parts_of(content)
+    for part in _parts_of(piece):
+        _join_part(whole, part)
+    return whole
+
+
+def _parts_of(content: JsonValue | None) -> list[JsonValue]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return as_list(content)
+
+
+def _join_part(parts: list[JsonValue], part: JsonValue) -> None:
+    last = as_object(parts[-1]) if parts else {}
+    new = as_object(part)
+    kind = as_text(new.get("type"))
+    if kind not in ("text", "thinking"):
+        parts.append(part)
+        return
+    if kind != last.get("type"):
+        last = {}
+        parts.append(last)
+    before, more = last.get(kind, ""), new.get(kind)
+    last |= new
+    if isinstance(before, str) and isinstance(more, str):
+        last[kind] = before + more
+    else:
+        last[kind] = join_content(before, more)
 
 
 def _join_tool_call(message: JsonObject, item: JsonObject) -> None:
@@ -133,4 +171,4 @@ def _finish_message(message: JsonObject) -> None:
         message["tool_calls"] = [calls[slot] for slot in ordered]
 
 
-__all__ = ["assemble_chunks", "extend", "join_field", "join_head"]
+__all__ = ["assemble_chunks", "extend", "join_content", "join_field", "join_head"]

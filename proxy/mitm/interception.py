@@ -9,7 +9,7 @@ from mitmproxy.addons.tlsconfig import AppData, TlsConfig
 from mitmproxy.net.tls import starts_like_tls_record
 from mitmproxy.proxy import commands, events, layer, layers
 from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layers.http import HttpStream
+from mitmproxy.proxy.layers.http import HTTPMode, HttpStream
 from mitmproxy.proxy.mode_specs import RegularMode, ReverseMode, TransparentMode
 
 from proxy.mitm.authority import Authority
@@ -23,6 +23,8 @@ type Ended = Callable[[connection.Client], bool]
 """Tells whether a client that opened a tunnel may say and hear no more in it."""
 
 _LOOK_SECONDS = 0.5
+_GREETING = b"\x16\x03"
+"""With which TLS begins."""
 
 
 def destination(accepted: Any) -> Address:
@@ -156,6 +158,11 @@ class RedirectedTls(layers.ClientTLSLayer):
         return done, error
 
 
+def _said_first(nextlayer: layer.NextLayer) -> bytes:
+    data: bytes = nextlayer.data_client()  # type: ignore[no-untyped-call]
+    return data
+
+
 class Tunnels:
     """Decides whether a connection is opened or passed on as it is. The host in CONNECT decides; for redirected
     connections, the name in the TLS greeting."""
@@ -185,7 +192,7 @@ class Tunnels:
     def _begin_tls(self, nextlayer: layer.NextLayer) -> None:
         """Read the greeting of a redirected client."""
         context = nextlayer.context
-        if not context.client.tls and starts_like_tls_record(nextlayer.data_client()):
+        if not context.client.tls and starts_like_tls_record(_said_first(nextlayer)):
             nextlayer.layer = layers.ServerTLSLayer(context)
             nextlayer.layer.child_layer = RedirectedTls(context, self._ended)
 
@@ -205,12 +212,25 @@ class Tunnels:
 
 
 class RawConnections:
-    """What is no HTTP ends with its client's key, too; asked once mitmproxy has chosen how to read it."""
+    """What is neither TLS nor HTTP: passed on unread as long as its key stands, but not where it was opened.
+
+    Asked once mitmproxy has chosen how to read a connection.
+    """
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended
 
     def next_layer(self, nextlayer: layer.NextLayer) -> None:
-        """Pass a connection on unread, as long as its key stands."""
-        if type(nextlayer.layer) is layers.TCPLayer:
-            nextlayer.layer = KeyedTunnel(nextlayer.context, self._ended)
+        """Pass a redirected connection on; what a client has opened to us is HTTP, or refused as such."""
+        chosen, context = nextlayer.layer, nextlayer.context
+        if type(chosen) is not layers.TCPLayer:
+            return
+        context.layers.remove(chosen)
+        redirected = isinstance(context.client.proxy_mode, TransparentMode)
+        said = _said_first(nextlayer)
+        if said and _GREETING.startswith(said):
+            nextlayer.layer = None  # it may go on as a greeting, whose name decides
+        elif context.client.tls or not redirected:
+            nextlayer.layer = layers.HttpLayer(context, HTTPMode.transparent)
+        else:
+            nextlayer.layer = KeyedTunnel(context, self._ended)

@@ -137,7 +137,7 @@ class Router:
 
         Of several the one with the longest path counts, of equal ones the first.
         """
-        for plan, target in self._hosts.get((host.lower(), port), ()):
+        for plan, target in self._hosts.get((host.lower().rstrip("."), port), ()):
             if lies_below(path, target.upstream.path.encode()):
                 return plan, target
         return self.other, None

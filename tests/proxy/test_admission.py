@@ -151,6 +151,24 @@ def test_a_websocket_passes_and_is_captured(gateway: GatewayProcess) -> None:
     assert [message.number for message in messages] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("version", ["", "Sec-WebSocket-Version: 8\r\n"])
+def test_a_connection_that_becomes_something_else_ends(
+    gateway: GatewayProcess, version: str
+) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(
+            f"GET /up/ws HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.key}\r\n"
+            f"Upgrade: websocket\r\nConnection: Upgrade\r\n{version}\r\n".encode()
+        )
+        got = b""
+        while part := connection.recv(65536):
+            got += part
+    assert got.startswith(b"HTTP/1.1 502")
+    assert b"hell" not in got
+    assert gateway.exchange().outcome is ExchangeOutcome.UPSTREAM_ABORT
+
+
 def test_what_no_record_can_hold_is_refused_where_capture_is_mandatory(
     gateway: GatewayProcess,
 ) -> None:

@@ -115,6 +115,7 @@ def test_ambiguous_heads_are_refused_in_our_own_words(
         "GET /up/a\x00b HTTP/1.1",
         "GET /up/a\x1fb HTTP/1.1",
         "GET /up/a?b\x7f HTTP/1.1",
+        "GET /up/echo#/x HTTP/1.1",
         "GET\x0b/up/echo HTTP/1.1",
         "GET /up/echo\tHTTP/1.1",
         "GET /up/echo HTTP/3.0",

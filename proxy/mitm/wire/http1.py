@@ -87,7 +87,8 @@ class TrailerConnection(_http1.Http1Connection):
         return commands.SendData(self.conn, b"0\r\n" + bytes(trailers) + b"\r\n")
 
 
-_FIRST_LINE = re.compile(rb"[!-~]+ [!-~\x80-\xff]+ HTTP/1\.[01]")
+_FIRST_LINE = re.compile(rb'[!-~]+ [!"$-~\x80-\xff]+ HTTP/1\.[01]')
+"""Without a fragment in the target: some servers leave it out, and read another path."""
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 """NUL, lone returns and their like: stock code strips some of them before it looks at a value."""
 _read_request_head = http1.read_request_head

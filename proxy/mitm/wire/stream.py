@@ -14,6 +14,7 @@ from mitmproxy.proxy.layers.http._events import (
     RequestEndOfMessage,
     RequestProtocolError,
     ResponseData,
+    ResponseHeaders,
     ResponseProtocolError,
 )
 
@@ -25,6 +26,8 @@ type Commands = Generator[commands.Command, Any, None]
 _SHAPE = "headrace_shape"
 _WAY = "headrace_way"
 _EXPECTED = "headrace_expected"
+_SWITCHES = 101
+_NO_ANSWER = ErrorCode.GENERIC_SERVER_ERROR
 
 
 class RequestDestination(Protocol):
@@ -153,6 +156,23 @@ class RoutedStream(HttpStream):
         way.refuse_body()
         self.client_state = self.drain_request_body
         yield from self.send_response()
+
+    def state_wait_for_response_headers(self, event: Any) -> Commands:
+        """Take the head of a response, but not of another protocol: nobody could read what passes in it."""
+        if isinstance(event, ResponseHeaders) and self._is_unread(event.response):
+            text, code = "The upstream changes to a protocol that nobody reads.", _NO_ANSWER
+            stop = RequestProtocolError(self.stream_id, text, code=code)
+            yield SendHttp(stop, self.context.server)
+            cut = ResponseProtocolError(self.stream_id, text, code=code)
+            yield from self.handle_protocol_error(cut)
+        else:
+            yield from super().state_wait_for_response_headers(event)
+
+    def _is_unread(self, response: http.Response) -> bool:
+        """Tell whether a response begins anything but a WebSocket, as stock code knows one."""
+        asked = self.flow.request.headers.get("sec-websocket-version")
+        is_websocket = response.headers.get("upgrade", "").lower() == "websocket" and asked == "13"
+        return response.status_code == _SWITCHES and not is_websocket
 
     def state_stream_response_body(self, event: Any) -> Commands:
         """Pass a response on as it comes, until its client may hear no more."""

@@ -90,10 +90,14 @@ class Client:
         self.raw.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{self.key}\r\n".encode())
         assert self.read_head().startswith(b"HTTP/1.1 200")
 
-    def greet(self) -> None:
-        """Begin TLS."""
+    def greet(self, *, piece: int = 0) -> None:
+        """Begin TLS; the greeting may come in two pieces."""
         context = ssl.create_default_context(cafile=self._bundle)
         self._tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+        greeting = self._out.read()
+        self._send(greeting[:piece], greeting[piece:])
         while True:
             try:
                 self._tls.do_handshake()
@@ -115,10 +119,26 @@ class Client:
             self._rest = self._rest[5 + length :]
         return bool(data)
 
+    def _send(self, first: bytes, rest: bytes) -> None:
+        """Send two pieces that arrive apart."""
+        self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if first:
+            self.raw.sendall(first)
+            time.sleep(0.3)  # one that comes with the rest is read with it, and proves less
+        self.raw.sendall(rest)
+
     def call(self, target: str, body: bytes = b"", *, until: bytes | None) -> bytes:
         """Make a call under TLS; return what comes until it ends so, or until the connection does."""
         head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._tls.write(head.encode() + body)
+        return self.say(b"", head.encode() + body, until=until)
+
+    def say(self, first: bytes, rest: bytes, *, until: bytes | None) -> bytes:
+        """Say something under TLS, which may begin in a record of its own; return what comes."""
+        if first:
+            self._tls.write(first)
+        begun = self._out.read()
+        self._tls.write(rest)
+        self._send(begun, self._out.read())
         found = b""
         while until is None or not found.endswith(until):
             try:
@@ -173,6 +193,27 @@ def test_a_plain_call_before_the_tunnel_leaves_its_upstream_to_who_made_it(
             assert client.call("/echo", b"two", until=b"two").startswith(b"HTTP/1.1 200")
     proxy.exchanges(9)
     assert "ERROR" not in proxy.log.read_text()
+
+
+@pytest.mark.parametrize("first", [b"\r\n", b"P"])
+def test_what_is_opened_is_http_however_it_begins(
+    proxy: GatewayProcess, secure: Upstream, first: bytes
+) -> None:
+    head = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\none"
+    with closing(Client(proxy)) as client:
+        client.connect(secure)
+        client.greet()
+        rest = head.removeprefix(first)
+        assert client.say(first, rest, until=b"one").startswith(b"HTTP/1.1 200")
+    assert proxy.exchange().request.body == b"one"
+
+
+def test_a_greeting_in_small_pieces_is_still_one(proxy: GatewayProcess, secure: Upstream) -> None:
+    with closing(Client(proxy)) as client:
+        client.connect(secure)
+        client.greet(piece=1)
+        assert client.call("/echo", b"one", until=b"one").startswith(b"HTTP/1.1 200")
+    assert proxy.exchange().request.body == b"one"
 
 
 def test_a_blind_tunnel_closes_both_sides_together(proxy: GatewayProcess) -> None:

@@ -33,6 +33,13 @@ def test_the_longest_prefix_wins(path: bytes, name: str | None) -> None:
     assert (plan.name if plan else None) == name
 
 
+@pytest.mark.parametrize("host", ["api.openai.com", "API.OpenAI.com", "api.openai.com."])
+def test_a_host_leads_to_its_route_however_it_is_written(host: str) -> None:
+    plan, target = router().by_host(host, 443, b"/v1/models")
+    assert plan.name == "openai"
+    assert target is not None
+
+
 def test_only_configured_hosts_are_intercepted() -> None:
     gate = router(intercept_hosts=["*.example.com", "tools.internal:8443"])
     assert gate.intercepts("api.openai.com", 443)

@@ -239,7 +239,12 @@ class IdentityProvider:
                 f"{self.host} says no {settings.name_claim!r} of you: let it send this claim, or name "
                 "another one in console.oidc.name_claim"
             )
-        if settings.name_claim == "email" and claims.get("email_verified") is False:
+        # Some providers write the word.
+        if settings.name_claim == "email" and claims.get("email_verified") not in (
+            None,
+            True,
+            "true",
+        ):
             raise SignInError(f"{self.host} has not verified your e-mail address; do that first")
         listed = _claim(claims, settings.groups_claim)
         listed = [listed] if isinstance(listed, str) else listed

@@ -108,6 +108,7 @@ def test_somebody_signs_in_with_the_roles_of_their_groups(
         ({"moved": 600}, "the clocks of both machines"),
         ({"signs_with": RSAKey.generate_key(2048, {"kid": "thief"})}, "does not hold"),
         ({"changed": {"email_verified": False}}, "not verified"),
+        ({"changed": {"email_verified": "false"}}, "not verified"),
         ({"changed": {"email": "a\nb"}}, "name_claim"),
         (
             {"person": Person("18", {"email": "max@example.com", "groups": ["staff"]})},

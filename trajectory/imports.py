@@ -95,7 +95,7 @@ def _calls(exchange: Exchange, trajectory: Trajectory, name: str) -> list[Call]:
             usage=step.usage,
             tokens=step.tokens,
             end_user=trajectory.end_user,
-            also_named=_others(step.subjects),
+            also_named=_ids((*(trajectory.also_named or ()), *_others(step.subjects))),
             purposes=step.purposes,
             subjects=tuple(filter(PSEUDONYM.fullmatch, step.subjects or ())),
             hints=(SessionHint(MODE, name),),
@@ -108,8 +108,11 @@ def _calls(exchange: Exchange, trajectory: Trajectory, name: str) -> list[Call]:
 
 def _others(subjects: Iterable[str] | None) -> tuple[str, ...]:
     """Return whom a document names by what is no pseudonym: the lake makes one of it."""
-    others = (one.strip()[:VALUE_LIMIT] for one in subjects or () if not PSEUDONYM.fullmatch(one))
-    return tuple(filter(None, others))
+    return tuple(one for one in subjects or () if not PSEUDONYM.fullmatch(one))
+
+
+def _ids(named: Iterable[str]) -> tuple[str, ...]:
+    return tuple(filter(None, dict.fromkeys(one.strip()[:VALUE_LIMIT] for one in named)))
 
 
 def _beside(trajectory: Trajectory, number: int) -> JsonObject:

@@ -106,6 +106,8 @@ class Trajectory:
     """Tool definitions as sent."""
     end_user: str | None = field(default=None, repr=False)
     """Who used the application, as an imported document names the person: a lake keeps a keyed pseudonym alone."""
+    also_named: tuple[str, ...] | None = field(default=None, repr=False)
+    """Whom a document names beside the end user: other ids of the same person, or other people."""
     signals: tuple[PortableSignal, ...] = ()
     """Rewards and feedback about the whole."""
     ext: JsonObject = field(default_factory=dict)

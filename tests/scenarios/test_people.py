@@ -109,7 +109,7 @@ def test_an_end_user_may_be_called_like_a_pseudonym(
     assert _eligible(house) == 0
 
 
-@pytest.mark.parametrize("name", ["headrace", "openai-messages", "atif", "otel-genai"])
+@pytest.mark.parametrize("name", ["headrace", "openai-messages", "atif", "otel-genai", "openenv"])
 def test_whom_an_imported_document_names_is_known_by_a_pseudonym_alone(
     house: PlantedInstallation, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -127,20 +127,52 @@ def test_whom_an_imported_document_names_is_known_by_a_pseudonym_alone(
     assert report["rows"]["steps"] == 2
 
 
-def _naming(name: str, document: JsonObject, person: str) -> Any:
+def _naming(name: str, document: JsonObject, person: str, other: str | None = None) -> Any:
     """Return a document that says who used the application, as each format does."""
     said = json.loads(json.dumps(document))
     match name:
         case "headrace":
             said["end_user"] = person
+            if other:
+                said["also_named"] = [other]
         case "atif":
-            said["extra"]["user_id"] = person
+            said["extra"] |= {"user_id": person} | ({"userId": other} if other else {})
         case "otel-genai":
             span = said["resourceSpans"][0]["scopeSpans"][0]["spans"][-1]
             span["attributes"].append({"key": "user.id", "value": {"stringValue": person}})
+            if other:
+                also = {"key": "enduser.id", "value": {"stringValue": other}}
+                span["attributes"].append(also)
+        case "openenv":
+            said["turns"][0]["request"]["user"] = person
+            if other:
+                said["turns"][0]["metadata"]["user_id"] = other
         case _:
             said["user"] = person
+            if other:
+                said["metadata"] = {"user_id": other}
     return said
+
+
+@pytest.mark.parametrize("act", ["withdraw", "erase"])
+@pytest.mark.parametrize("name", ["headrace", "openai-messages", "atif", "otel-genai", "openenv"])
+def test_everybody_whom_an_imported_document_names_can_take_it_back(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], name: str, act: str
+) -> None:
+    people = ["customer-4711-b", "seat-0815-c"]
+    whole = own_trajectory()
+    (written,) = FORMATS[name].write([replace(whole, steps=whole.steps[:2], signals=())])
+    document = house.home.root / "in.json"
+    document.write_text(json.dumps(_naming(name, written.document, *people)), "utf-8")
+    assert len(_imported(house, document, name)) == 2
+    document.unlink()
+    assert house.at_rest(people) == {}
+    if act == "withdraw":
+        done(capsys, "consent", "withdraw", people[1], "--tenant", "acme")
+        assert _eligible(house) == 0
+    else:
+        report = done(capsys, "erase", people[1], "--tenant", "acme", "--yes", "--json")
+        assert json.loads(report)["rows"]["steps"] == 2
 
 
 def _imported(house: PlantedInstallation, document: Path, name: str) -> list[dict[str, Any]]:

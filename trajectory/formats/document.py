@@ -8,13 +8,13 @@ a list kept by hand: the document that was written is read again. What is not th
 format's free place, or is named as lost where it has none. The other way round, what an imported document holds beyond the protocol stays in ``Trajectory.ext``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from trajectory.canonical import JsonObject, JsonValue, canonical_json
 from trajectory.dialects.hints import VALUE_LIMIT, users_in
-from trajectory.dialects.wire import as_id, as_object
+from trajectory.dialects.wire import as_id, as_object, objects
 from trajectory.json_form import FormError, from_json, to_json
 from trajectory.portable import Trajectory
 
@@ -106,8 +106,8 @@ class WrittenDocument:
     """Fields of the trajectory, by path: ``steps[].tokens``."""
 
 
-_MAPS = ("metadata", "extra", "details", "episode_metadata")
-"""Fields of documents that applications fill as they like."""
+_MAPS = ("metadata", "extra", "details", "episode_metadata", "info")
+"""Fields of documents and of their turns that applications fill as they like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class DocumentFormat:
         if rest and self.carrier is not None:
             form = {} if "value" in rest else _form(self._read(document, where))
             place = f"{where}: {self.carrier.place}"
-            trajectory = from_json(Trajectory, apply(form, rest), where=place)
+            trajectory = _named(from_json(Trajectory, apply(form, rest), where=place), document)
         else:
             trajectory = self._read(document, where)
         patch = difference(self.write(trajectory), document)
@@ -169,29 +169,39 @@ class DocumentFormat:
             read = self._read(document, "document")
         except FormError:
             return {"value": _form(wanted)}
-        if wanted.end_user is None:  # out of a lake, which knows nobody by an id
-            read = replace(read, end_user=None)
+        if wanted.end_user is None and wanted.also_named is None:
+            # Out of a lake, which knows nobody by an id.
+            read = replace(read, end_user=None, also_named=None)
         return difference(_form(read), _form(wanted))
 
     def _read(self, document: JsonObject, where: str) -> Trajectory:
-        trajectory = self.read(document, where)
-        if trajectory.end_user is None and (named := _end_user(document)):
-            return replace(trajectory, end_user=named)
-        return trajectory
+        return _named(self.read(document, where), document)
 
     def export_document(self, trajectory: Trajectory) -> JsonObject:
         """Return a trajectory as a document; see :meth:`write_document` for what it may lose."""
         return self.write_document(trajectory).document
 
 
-def _end_user(document: JsonObject) -> str | None:
-    """Return whom a document names as the one who used the application, by the names that calls use for this."""
-    maps = [as_object(document.get(name)) for name in _MAPS]
-    found = [
-        as_id(document.get("user")),
-        *(one for said in (document, *maps) for one in users_in(said)),
-    ]
-    return next((one.strip()[:VALUE_LIMIT] for one in found if one and one.strip()), None)
+def _named(trajectory: Trajectory, document: JsonObject) -> Trajectory:
+    """Return a trajectory with everybody whom its document names as the one who used the application."""
+    said = (*(trajectory.also_named or ()), *_users(document))
+    ids = dict.fromkeys(one.strip()[:VALUE_LIMIT] for one in said)
+    others = [one for one in ids if one and one != (trajectory.end_user or "").strip()]
+    if trajectory.end_user is not None:
+        return replace(trajectory, also_named=tuple(others) or None)
+    return replace(
+        trajectory, end_user=next(iter(others), None), also_named=tuple(others[1:]) or None
+    )
+
+
+def _users(document: JsonObject) -> Iterator[str]:
+    """Yield whom a document and its turns name, by the names that calls use for this; the strongest id first."""
+    if (user := as_id(document.get("user"))) is not None:
+        yield user
+    turns = (turn for value in document.values() for turn in objects(value))
+    for said in (document, *turns):
+        for one in (said, *(as_object(said.get(name)) for name in _MAPS)):
+            yield from users_in(one)
 
 
 def _form(trajectory: Trajectory) -> JsonObject:

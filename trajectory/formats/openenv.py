@@ -12,8 +12,9 @@ from typing import Literal, cast
 
 from trajectory.call import TokenCapture
 from trajectory.canonical import JsonObject, JsonValue
+from trajectory.dialects.hints import people_in
 from trajectory.dialects.openai_chat.read import read_message, read_usage
-from trajectory.dialects.wire import as_list, as_object, as_text, objects
+from trajectory.dialects.wire import as_id, as_list, as_object, as_text, objects
 from trajectory.formats.chains import ChainTurn, chain
 from trajectory.formats.document import KEY, Carrier, DocumentFormat, need_list
 from trajectory.formats.openai_messages import write_message
@@ -144,7 +145,17 @@ def _read(document: JsonObject, where: str) -> Trajectory:
     # One document is one path; other calls stay in what the document holds more.
     path = max(chain(read), key=lambda one: (len(one), -one[0].position))
     tools = as_object(turns[path[-1].position].get("request")).get("tools")
-    return Trajectory(tuple(turn.step for turn in path), tools=tuple(objects(tools)))
+    named = dict.fromkeys(one for turn in turns for one in _users(turn))
+    return Trajectory(
+        tuple(turn.step for turn in path), tools=tuple(objects(tools)), also_named=tuple(named)
+    )
+
+
+def _users(turn: JsonObject) -> tuple[str, ...]:
+    """Return whom the request of a turn names as the one who used the application."""
+    request = as_object(turn.get("request"))
+    own = (as_id(request.get(name)) for name in ("user", "safety_identifier"))
+    return people_in((), own, request)
 
 
 def _context(turn: JsonObject) -> tuple[Message, ...]:

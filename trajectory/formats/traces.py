@@ -18,7 +18,7 @@ from trajectory.json_form import FormError, time_text
 from trajectory.message import Message
 from trajectory.portable import PortableSignal, PortableStep, Trajectory
 from trajectory.telemetry import genai, openinference
-from trajectory.telemetry.span_content import ModelFacts, SpanFacts, people_of
+from trajectory.telemetry.span_content import USERS, ModelFacts, SpanFacts, people_of
 from trajectory.telemetry.spans import Span, SpanEvent, decode_json, encode_json
 
 
@@ -222,8 +222,8 @@ def _read(convention: Convention, document: JsonObject, where: str) -> Trajector
     path = max(paths, key=lambda one: (len(one), -one[0].position))
     last = convention.read(spans[path[-1].position])
     read = _trajectory(path, last, None if agent is None else agent[1])
-    users = (one for span in spans for one in people_of(span.attributes))
-    return replace(read, end_user=next(users, None))
+    users = dict.fromkeys(one for span in spans for one in people_of(span.attributes))
+    return replace(read, also_named=tuple(users))
 
 
 def _spans(document: JsonObject, where: str) -> list[Span]:
@@ -305,33 +305,67 @@ def split_traces(document: JsonObject, where: str) -> list[JsonObject]:
         FormError: it is no export.
     """
     spans = _spans(document, where)
-    read = {span.span_id: openinference.read(span) or genai.read(span) for span in spans}
+    read = {_key(span): openinference.read(span) or genai.read(span) for span in spans}
     groups: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         groups[_session(span, spans, read)].append(span)
-    return [one for group in groups.values() for one in _documents(group)]
+    naming = {
+        (span.trace_id, people): _naming_only(span)
+        for span in spans
+        if (people := people_of(span.attributes)) and not _is_call(read[_key(span)])
+    }
+    return [one for group in groups.values() for one in _documents(group, [*naming.values()])]
 
 
-def _session(span: Span, spans: Sequence[Span], read: dict[str, SpanFacts | None]) -> str:
+def _is_call(facts: SpanFacts | None) -> bool:
+    return (
+        facts is not None and isinstance(facts.what, ModelFacts) and facts.what.output is not None
+    )
+
+
+def _naming_only(span: Span) -> Span:
+    """Return a span with no more than whom it names."""
+    named = {name: item for name, item in span.attributes.items() if name in USERS}
+    return replace(span, attributes=named, events=())
+
+
+def _key(span: Span) -> tuple[str, str]:
+    return span.trace_id, span.span_id  # some exporters number the spans of each trace
+
+
+def _session(
+    span: Span, spans: Sequence[Span], read: dict[tuple[str, str], SpanFacts | None]
+) -> str:
     """Return the session that the span, or another of its trace, names; else the trace."""
-    own = read[span.span_id]
+    own = read[_key(span)]
     if own is not None and own.conversation is not None:
         return own.conversation
     for other in spans:
-        facts = read[other.span_id]
+        facts = read[_key(other)]
         if other.trace_id == span.trace_id and facts is not None and facts.conversation is not None:
             return facts.conversation
     return span.trace_id
 
 
-def _documents(spans: list[Span]) -> list[JsonObject]:
-    """Return the spans of a session as one document for each of its paths."""
+def _documents(spans: list[Span], naming: Sequence[Span]) -> list[JsonObject]:
+    """Return the spans of a session as one document for each of its paths.
+
+    Args:
+        spans: those of the session.
+        naming: spans of any session that may name whom the calls of their trace belong to.
+    """
     conventions = (OPENINFERENCE, GENAI)
     convention = next((one for one in conventions if any(map(one.read, spans))), None)
     if convention is None:
         return []
     turns, agent = _turns(convention, spans)
     around = [] if agent is None else [agent[0]]
+    traces = {span.trace_id for span in spans}
+    around += [
+        span
+        for span in naming
+        if span.trace_id in traces and (agent is None or _key(span) != _key(agent[0]))
+    ]
     return [
         encode_json([*around, *(spans[turn.position] for turn in path)]) for path in chain(turns)
     ]

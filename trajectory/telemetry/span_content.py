@@ -8,7 +8,8 @@ from trajectory.dialects.wire import as_id, as_text, clean_text, parse_json_or_n
 from trajectory.message import Message
 from trajectory.portable import PortableSignal
 
-_USERS = ("user.id", "enduser.id")
+USERS = ("user.id", "enduser.id")
+"""Attributes that name who used the application, the strongest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def text_of(attributes: JsonObject, *names: str) -> str | None:
 
 def people_of(attributes: JsonObject) -> tuple[str, ...]:
     """Return the ids of the end user that a span names, the strongest first."""
-    found = (as_id(attributes.get(name)) for name in _USERS)
+    found = (as_id(attributes.get(name)) for name in USERS)
     return tuple(clean_text(one) for one in found if one and one.strip())
 
 

@@ -150,6 +150,49 @@ def test_a_document_survives_another_format(through: str) -> None:
     assert canonical_json(once("atif", again)) == canonical_json(document)
 
 
+def naming(name: str, document: Any) -> Any:
+    """Return a document that names two people, where the format has places for that."""
+    match name:
+        case "headrace":
+            return {**document, "end_user": "u-17", "also_named": ["u-18"]}
+        case "atif":
+            first, *others = document["steps"]
+            steps = [{**first, "extra": {"user_id": "u-18"}}, *others]
+            return {**document, "extra": {"user_id": "u-17"}, "steps": steps}
+        case "adp":
+            return {**document, "details": {"user_id": "u-17", "end_user": "u-18"}}
+        case "rlds":
+            return {**document, "episode_metadata": {"user_id": "u-17", "user.id": "u-18"}}
+        case "openenv":
+            (turn,) = document["turns"]
+            request = {**turn["request"], "user": "u-17"}
+            turn = {**turn, "request": request, "metadata": {"user_id": "u-18"}}
+            return {**document, "turns": [turn]}
+        case "otel-genai" | "openinference":
+            (group,) = document["resourceSpans"]
+            (scope,) = group["scopeSpans"]
+            root, first, *others = scope["spans"]
+            root, first = _naming_span(root, "u-17"), _naming_span(first, "u-18")
+            scope = {**scope, "spans": [root, first, *others]}
+            return {**document, "resourceSpans": [{**group, "scopeSpans": [scope]}]}
+        case _:
+            return {**document, "user": "u-17", "metadata": {"user_id": "u-18"}}
+
+
+def _naming_span(span: Any, person: str) -> Any:
+    said = {"key": "user.id", "value": {"stringValue": person}}
+    return {**span, "attributes": [*span["attributes"], said]}
+
+
+@pytest.mark.parametrize("name", [name for name in HOLDS_ALL if name != "trl-preference"])
+def test_everybody_whom_a_document_names_is_read_and_written_again(name: str) -> None:
+    document = naming(name, without_rest(DOCUMENTS[name]))
+    (read,) = FORMATS[name].read(document, "x")
+    assert (read.end_user, read.also_named) == ("u-17", ("u-18",))
+    (again,) = FORMATS[name].read(once(name, read), "x")
+    assert (again.end_user, again.also_named) == ("u-17", ("u-18",))
+
+
 def mutated(data: st.DataObject, document: Any) -> Any:
     """Return a document with one value anywhere replaced, removed or added."""
     inner: Any = {"": document}

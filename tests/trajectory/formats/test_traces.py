@@ -69,3 +69,24 @@ def test_the_export_is_an_otlp_request_in_both_forms() -> None:
 def test_what_holds_no_call_is_refused(name: str, wrong: Any) -> None:
     with pytest.raises(FormError, match=r"^x: resourceSpans: "):
         FORMATS[name].read(wrong, "x")
+
+
+def test_a_user_whom_only_a_span_of_a_tool_names_is_one_of_the_documents_people() -> None:
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f", "user.id": "u-18"}
+    other = span(4, {"user.id": "u-19"})
+    export = document(
+        span(1, {"gen_ai.operation.name": "invoke_agent", "user.id": "u-17"}),
+        call(2, "s1", ["a"], "b"),
+        span(3, tool),
+        {**other, "traceId": "9" * 32},
+    )
+    (found,) = FORMATS["otel-genai"].read(export, "x")
+    assert (found.end_user, found.also_named) == ("u-17", ("u-18",))
+
+
+def test_a_user_whom_the_span_around_two_sessions_names_is_one_of_both() -> None:
+    export = document(
+        span(1, {"user.id": "u-17"}), call(2, "s1", ["a"], "b"), call(3, "s2", ["x"], "y")
+    )
+    found = FORMATS["otel-genai"].read(export, "x")
+    assert [one.end_user for one in found] == ["u-17", "u-17"]

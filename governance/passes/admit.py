@@ -219,7 +219,9 @@ class Admissions:
             live: the call that this one is a copy of.
         """
         facts = facts_of(call, classes)
-        retention = judge_retention(self._bundle.retention.spec, facts, call.exchange.started_at)
+        # A clock that was ahead dates a call later than it can have been made.
+        captured_at = min(call.exchange.started_at, self._now)
+        retention = judge_retention(self._bundle.retention.spec, facts, captured_at)
         if live is not None:
             retention = retention_of(live.decision)
             subjects = (*subjects, *live.people)
@@ -230,7 +232,7 @@ class Admissions:
             headers=call.exchange.request.headers,
             end_user=end_user,
             subjects=subjects,
-            captured_at=None if retention.legal_hold else call.exchange.started_at,
+            captured_at=None if retention.legal_hold else captured_at,
             withheld=withheld,
             trajectories=trajectories,
             allowed=call.purposes,

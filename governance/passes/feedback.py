@@ -408,9 +408,8 @@ class FeedbackJudge:
         """Return a decision on a signal, under its own name: the step has a decision of its own."""
         feedback = placed.feedback
         tenant = feedback.client.tenant_id
-        retention = judge_retention(
-            self._bundle.retention.spec, _facts(placed), feedback.received_at
-        )
+        received_at = min(feedback.received_at, now)  # a clock that was ahead dates it later
+        retention = judge_retention(self._bundle.retention.spec, _facts(placed), received_at)
         return GovernanceRecord(
             tenant_id=tenant,
             step_id=signal_id(self._namer, tenant, feedback.feedback_id),

@@ -646,6 +646,15 @@ def test_what_is_past_its_retention_is_not_stored(tmp_path: Path) -> None:
     assert held.governance[0].legal_hold
 
 
+def test_retention_of_a_call_dated_ahead_counts_from_its_decision(tmp_path: Path) -> None:
+    policy = bundle(tmp_path, retention="{classes: {day: 1}, default: day}")
+    now = T0 - timedelta(days=300)
+    calls = assembly(placed(call(1)), feedback=[feedback(step=None)])
+    batch = governor(policy, clock=lambda: now).judge(calls)
+    assert [row.expires_at for row in batch.governance] == [now + timedelta(days=1)] * 2
+    assert batch.governance[0].started_at == T0 + timedelta(seconds=1)
+
+
 @pytest.mark.parametrize(
     ("field", "gone"),
     [("error", "e-text"), ("ext", "x-text"), ("sampling", "s-text"), ("tools", "t-text")],

@@ -359,6 +359,13 @@ def _homes(settings: Settings, home: Home) -> Iterator[CheckResult]:
             f"home {one.name} of this lake names people by another master key",
             "Consent and erasure by name miss the rows of one of you: give both homes the same master key.",
         )
+    for name in homes.untold():
+        yield CheckResult(
+            "homes",
+            "failure",
+            f"home {name} of this lake never told its legal holds: erasure and retention are refused",
+            f"Start its governor, with this version; if it is gone, `headrace lake forget {name}`.",
+        )
     silent = [one for one in homes.others() if datetime.now(UTC) - one.seen_at > SILENT]
     for one in silent:
         yield CheckResult(

@@ -50,19 +50,23 @@ class SharedLake:
         now = self._clock()
         if not self._app.lake.location.is_local and now - self._looked_at < _STORE_SECONDS:
             return
-        changed = self._follow()
-        if changed or self._told != (*in_force,) or now - self._told_at >= _EVERY_SECONDS:
-            self._homes.publish(self._settled(in_force))
-            self._told, self._told_at = (*in_force,), now
+        if self._told != (*in_force,) or now - self._told_at >= _EVERY_SECONDS:
+            self._publish(in_force)  # first: the other homes may wait for it
+        if self._follow():
+            self._publish(in_force)
         self._looked_at = now
+
+    def _publish(self, in_force: Sequence[LegalHold]) -> None:
+        self._homes.publish(self._settled(in_force))
+        self._told, self._told_at = (*in_force,), self._clock()
 
     def legal_holds(self) -> tuple[LegalHold, ...]:
         """Return the holds of the other homes.
 
         Raises:
-            RetryableError: what a home says cannot be read.
+            RetryableError: a home said nothing that can be read.
         """
-        return tuple(hold for one in self._homes.others() for hold in one.legal_holds)
+        return self._homes.legal_holds_of_others()
 
     def _follow(self) -> bool:
         """Carry out what is new; return whether anybody erased anything since the last look."""

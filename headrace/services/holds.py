@@ -63,10 +63,9 @@ def holds_of_lake(app: "AppContext") -> tuple[LegalHold, ...]:
 
     Raises:
         PolicyError: the policy is wrong.
-        RetryableError: its files change again and again, or what another home says cannot be read.
+        RetryableError: its files change again and again, or another home said nothing that can be read.
     """
-    others = Homes.of(app).others()
-    return (*holds_in(app.settings), *(hold for one in others for hold in one.legal_holds))
+    return (*holds_in(app.settings), *Homes.of(app).legal_holds_of_others())
 
 
 def holds_in(

@@ -2,7 +2,8 @@
 
 A note of each home lies beside the tables. Its governor writes it when the policy in force changes, and every hour.
 What it says counts until its home says otherwise, or a person has it forgotten: the holds of a home whose governor
-is down count on, and `headrace lake status` shows since when nobody heard of it.
+is down count on, and `headrace lake status` shows since when nobody heard of it. A home that governs into the lake
+and never said so (an older program's) may have any holds: nothing is deleted before it tells them.
 """
 
 import json
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from lakehouse.storage.notes import Notes
 
 _PREFIX = "home-"
+_GOVERNS = ("-batches", "-checkpoint", "-progress", "-pending")
+"""Ends of the notes that a home's governor writes before its first row, in this version and the first."""
 SILENT = timedelta(days=7)
 """Who was not heard of for so long may be gone."""
 
@@ -82,19 +85,44 @@ class Homes:
             if name != f"{_PREFIX}{self.name}"
         )
 
+    def legal_holds_of_others(self) -> tuple[LegalHold, ...]:
+        """Return the holds of the other homes, before anything is deleted.
+
+        Raises:
+            RetryableError: what one says cannot be read, or one never said any.
+        """
+        if untold := self.untold():
+            raise RetryableError(
+                f"home {untold[0]} of this lake never told its legal holds, so nothing may be deleted: start its "
+                f"governor, with the same version as here, or `headrace lake forget {untold[0]}` if it is gone"
+            )
+        return tuple(hold for one in self.others() for hold in one.legal_holds)
+
+    def untold(self) -> tuple[str, ...]:
+        """Return the other homes that govern into this lake and never told their holds, in order."""
+        notes = self._notes.names("")
+        govern = {
+            note.removesuffix(end) for note in notes for end in _GOVERNS if note.endswith(end)
+        }
+        told = {note.removeprefix(_PREFIX) for note in notes if note.startswith(_PREFIX)}
+        return tuple(sorted(govern - told - {self.name, ""}))
+
     def with_another_key(self) -> tuple[HomeNote, ...]:
         """Return the homes that name people by another key than this one: no erasure by name reaches their rows."""
         return tuple(one for one in self.others() if one.people_key != self._people_key)
 
     def forget(self, name: str) -> HomeNote | None:
-        """Remove what a home said, and return it; None where that could not be read.
+        """Remove what a home said, and return it; None where it said nothing that could be read.
 
-        If its governor still runs, it says it again.
+        The notes by which it is known to govern go, too. If its governor still runs, it writes them again; then
+        nothing is deleted until it tells its holds.
 
         Raises:
             ConfigurationError: there is no such home.
         """
-        if f"{_PREFIX}{name}" not in self._notes.names(_PREFIX):
+        notes = {f"{_PREFIX}{name}", *(f"{name}{end}" for end in _GOVERNS)}
+        notes &= {*self._notes.names("")}
+        if not notes:
             raise ConfigurationError(
                 f"no home {name!r} has written to this lake; `headrace lake status` lists them."
             )
@@ -102,7 +130,9 @@ class Homes:
             said = self._read(f"{_PREFIX}{name}")
         except RetryableError:
             said = None
-        self._notes.remove(f"{_PREFIX}{name}")
+        # Its holds go last: killed before, they count on.
+        for note in sorted(notes, key=lambda note: note.startswith(_PREFIX)):
+            self._notes.remove(note)
         return said
 
     def _read(self, note: str) -> HomeNote:

@@ -52,9 +52,23 @@ def print_status(report: "LakeStatus", lag: "SpoolLag", homes: Sequence[dict[str
 
 
 def home_rows(homes: Homes, query: RunSql) -> list[dict[str, Any]]:
-    """Return what each home of the lake says, and how many erasures were done since it was seen."""
+    """Return what each home of the lake says, and how many erasures were done since it was seen.
+
+    Of one that never said anything there is its name alone.
+    """
     other = {one.name for one in homes.with_another_key()}
-    return [
+    untold: list[dict[str, Any]] = [
+        {
+            "home": name,
+            "here": False,
+            "seen_at": None,
+            "legal_holds": None,
+            "erasures_since": None,
+            "same_master_key": None,
+        }
+        for name in homes.untold()
+    ]
+    told = [
         {
             "home": one.name,
             "here": one.name == homes.name,
@@ -65,6 +79,7 @@ def home_rows(homes: Homes, query: RunSql) -> list[dict[str, Any]]:
         }
         for one in homes.all()
     ]
+    return told + untold
 
 
 def _tables(report: "LakeStatus") -> Sequence[dict[str, Any]]:

@@ -83,6 +83,10 @@ class PlantedInstallation:
             load_settings(home=self.home.root), self.home, self.secrets, sys.stderr.write
         )
 
+    def tidy(self, quarantine_days: float) -> None:
+        """Let go of what quarantine has kept for so many days."""
+        self._pipeline.tidy(quarantine_days)
+
     def govern(self, *exchanges: Exchange) -> dict[str, int]:
         """Capture and govern exchanges; return how many of them went where."""
         self._writers += 1

@@ -17,7 +17,7 @@ from lakehouse.lake import Lake
 from tests.headrace.installations import PlantedInstallation, chat
 from tests.lakehouse import make
 from tests.lakehouse.erasure.test_erase import about
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.exchange import Exchange
 
 MAIL = "leonie.hartwig@corp-mail.de"
@@ -129,6 +129,48 @@ def test_a_hold_of_one_home_keeps_rows_from_the_sweep_of_the_other(
     retention.write_text(shipped)
     two.govern()
     assert expired(app_of(one)) == 0
+
+
+@pytest.mark.parametrize("act", ["erase", "expire", "tidy"])
+def test_nothing_is_deleted_before_every_home_told_its_holds(
+    make_home: Make, tmp_path: Path, act: str
+) -> None:
+    one, two = make_home("one"), make_home("two")
+    one.govern(said_by(1))
+    two.govern(said_by(2))
+    name = Homes.of(app_of(two)).name
+    (tmp_path / "lake" / "_notes" / f"home-{name}").unlink()  # as an older program left it
+    acts: dict[str, Callable[[], object]] = {
+        "erase": lambda: erase_person(
+            app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None
+        ),
+        "expire": lambda: expired(app_of(one)),
+        "tidy": lambda: one.tidy(0.0),
+    }
+    with pytest.raises(RetryableError, match=f"home {name} of this lake never told"):
+        acts[act]()
+    assert app_of(one).lake.query("SELECT 1 FROM steps").num_rows == 2
+    two.begin_again()
+    two.govern()
+    acts[act]()
+
+
+def test_a_home_tells_its_holds_before_its_first_row_and_before_it_follows_an_erasure(
+    make_home: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = make_home("one"), make_home("two")
+    two.govern(said_by(2))
+    two.begin_again()
+    one.govern(said_by(1))
+    erase_person(app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    note = tmp_path / "lake" / "_notes" / f"home-{Homes.of(app_of(two)).name}"
+    note.unlink()
+    told: list[bool] = []
+    monkeypatch.setattr(
+        "headrace.govern.shared_lake.carry_out", lambda *_: told.append(note.exists())
+    )
+    two.govern()
+    assert told == [True]
 
 
 def test_whom_a_hold_of_another_home_keeps_is_not_erased_and_keeps_the_keys(

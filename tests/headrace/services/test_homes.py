@@ -62,6 +62,50 @@ def test_what_a_home_says_and_nobody_can_read_stops_what_would_delete(
     assert one.others() == ()
 
 
+@pytest.mark.parametrize("end", ["batches", "checkpoint"])
+def test_a_home_that_governs_and_never_told_its_holds_stops_what_would_delete(
+    notes: Notes, end: str
+) -> None:
+    one, two = Homes(notes, "one", "k"), Homes(notes, "two", "k")
+    notes.put("one-batches", b"{}")
+    notes.put("four-state", b"{}")  # a governor that wrote no row yet
+    notes.put("three-audit", b"{}")  # who only reads has an audit log, too
+    assert one.legal_holds_of_others() == ()
+    notes.put(f"two-{end}", b"{}")
+    assert one.untold() == ("two",)
+    with pytest.raises(RetryableError, match="home two of this lake never told its legal holds"):
+        one.legal_holds_of_others()
+    one.publish([])
+    assert two.legal_holds_of_others() == ()
+    two.publish([hold("case", tenant="acme")])
+    assert [found.name for found in one.legal_holds_of_others()] == ["case"]
+    forgotten = one.forget("two")
+    assert forgotten is not None
+    assert one.legal_holds_of_others() == ()
+    notes.put(f"two-{end}", b"{}")  # its governor runs still
+    assert one.untold() == ("two",)
+    assert one.forget("two") is None
+    assert one.untold() == ()
+
+
+def test_the_status_and_the_doctor_name_a_home_that_never_told_its_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = AppContext(tmp_path, debug=False)
+    app.home.create()
+    Homes.of(app).publish([])
+    app.lake.notes().put("elder-batches", b"{}")
+    home = ["--home", str(tmp_path)]
+    assert run([*home, "lake", "status", "--json"]) == 0
+    homes = json.loads(capsys.readouterr().out)["homes"]
+    assert ("elder", None) in [(one["home"], one["legal_holds"]) for one in homes]
+    assert run([*home, "lake", "status"]) == 0
+    assert "elder" in capsys.readouterr().out
+    run([*home, "doctor", "--json"])
+    found = [one for one in json.loads(capsys.readouterr().out) if one["check"] == "homes"]
+    assert [one["status"] for one in found] == ["failure"]
+
+
 def test_homes_with_another_key_are_told_apart(notes: Notes) -> None:
     one, two = Homes(notes, "one", "k"), Homes(notes, "two", "another")
     one.publish([])

@@ -99,6 +99,7 @@ def examine_content(
     artifacts = artifact.registry(app)
     serving = artifacts.get(name, control).content if control else None
     model, substrate = examined_model(app, exam), examined_substrate(app, exam)
+    evidence = content.all_evidence | (serving.all_evidence if serving else frozenset())
     with artifacts.examining(name):
         look = artifacts.look(name, content)
         with conversations_folder(app.home.create().runs) as folder:
@@ -108,7 +109,9 @@ def examine_content(
                 model=model.path,
                 tasks=None
                 if substrate is None
-                else held_out_tasks(app.lake, load_items(substrate), exam.evaluation),
+                else held_out_tasks(
+                    app.lake, load_items(substrate), exam.evaluation, evidence=evidence
+                ),
                 evaluation=exam.evaluation,
                 safety=exam.safety,
                 gate=exam.gate,

@@ -1,7 +1,7 @@
 """Held-out tasks that can be tried again: how they began, and what was recorded after that."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -16,6 +16,9 @@ from train.substrate.source import LearningSource
 from train.types import ScoredItem
 from trajectory.canonical import content_hash
 
+_TRAJECTORIES = """
+SELECT DISTINCT trajectory_id FROM steps WHERE step_id IN (SELECT unnest($steps::VARCHAR[]))
+"""
 LEAST = 2
 """Tasks without which nothing can be compared."""
 
@@ -78,11 +81,23 @@ def examined_by_replay(spec: RecipeSpec) -> dict[str, EvaluationSettings]:
 
 
 def held_out_tasks(
-    source: LearningSource, entries: Sequence[ScoredItem], settings: EvaluationSettings
+    source: LearningSource,
+    entries: Sequence[ScoredItem],
+    settings: EvaluationSettings,
+    *,
+    evidence: Collection[str] = (),
 ) -> HeldOutTasks:
-    """Return the tasks that a suite tries: at most ``tasks``, chosen by the seed."""
+    """Return the tasks that a suite tries: at most ``tasks``, chosen by the seed.
+
+    Args:
+        source: the lake.
+        entries: the items of the substrate.
+        settings: how tasks are tried, and how many.
+        evidence: steps that what is examined was drawn from. It knows their tasks, so these are left out.
+    """
     held = [entry for entry in entries if entry.split != "train"]
-    return tasks_among(source, held, settings, lending=entries)
+    known = _trajectories_of(source, evidence)
+    return tasks_among(source, held, settings, lending=entries, known=known)
 
 
 def tasks_among(
@@ -91,6 +106,7 @@ def tasks_among(
     settings: EvaluationSettings,
     *,
     lending: Sequence[ScoredItem],
+    known: Collection[str] = (),
 ) -> HeldOutTasks:
     """Return the tasks that some items are attempts at, at most ``tasks``, chosen by the seed.
 
@@ -99,6 +115,7 @@ def tasks_among(
         entries: the attempts.
         settings: how tasks are tried, and how many.
         lending: what answers a call that no attempt made, where ``answers`` is ``tenant``.
+        known: trajectories whose tasks are left out.
     """
     replay = settings.replay or ReplaySettings()
     if replay.answers != "tenant":
@@ -110,6 +127,9 @@ def tasks_among(
         groups.setdefault(entry.item.task, []).append(entry)
     tasks = []
     for key, attempts in groups.items():
+        if any(entry.item.trajectory_id in known for entry in attempts):
+            fallen["evidence"] += 1
+            continue
         task = _task(content_hash(list(key)), attempts, content, replay)
         if isinstance(task, str):
             fallen[task] += 1
@@ -122,6 +142,13 @@ def tasks_among(
     return HeldOutTasks(
         tuple(tasks[: settings.tasks]), dict(sorted(fallen.items())), RecordedTools(recorded)
     )
+
+
+def _trajectories_of(source: LearningSource, steps: Collection[str]) -> set[str]:
+    if not steps:
+        return set()
+    found = source.query(_TRAJECTORIES, parameters={"steps": sorted(steps)})
+    return {*found["trajectory_id"].to_pylist()}
 
 
 def _place(seed: int, task_id: str) -> bytes:

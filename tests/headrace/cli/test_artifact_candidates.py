@@ -228,3 +228,26 @@ def test_a_version_is_examined_and_says_what_was_found(
     assert "0.0% before, 100.0% with it" in capsys.readouterr().out
     assert run(["artifact", "examine", "style@0002"]) == 2
     assert "has no exam" in capsys.readouterr().err
+
+
+def test_an_exam_leaves_out_the_tasks_that_a_version_or_what_serves_was_drawn_from(
+    home: tuple[Home, GatewayProcess], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, _ = home
+    held = Lake.open(str(made.lake)).query(
+        "SELECT min(step_id) AS step_id FROM steps GROUP BY trajectory_id "
+        "ORDER BY max(started_at) DESC LIMIT 2"
+    )
+    tried = []
+    for version, step in enumerate(held["step_id"].to_pylist(), 1):
+        path = Path(style(made.root, f"Be brief, says house rule {version}."))
+        document = yaml.safe_load(path.read_text())
+        document["spec"]["evidence"] = [step]
+        path.write_text(yaml.safe_dump(document))
+        assert run(["artifact", "add", str(path)]) == 0
+        name = f"{version:04}"
+        capsys.readouterr()
+        run(["artifact", "examine", f"style@{name}", "--policy", exam(made.root), "--json"])
+        tried.append(json.loads(capsys.readouterr().out)["tried"]["tasks"])
+        assert run(["artifact", "promote", "style", name]) == 0
+    assert tried == [len(HELD) - 1, len(HELD) - 2]

@@ -69,6 +69,24 @@ def test_the_seed_chooses_and_the_rest_is_counted(tmp_path: Path) -> None:
     assert len({tuple(sorted(one)) for one in ids}) > 1
 
 
+def test_a_task_that_the_examined_was_drawn_from_is_left_out(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", *sessions())
+    entries = entries_of(lake, tmp_path / "out")
+    everything = held_out_tasks(lake, entries, suite()).tasks
+    wrong = next(one for one in entries if one.split != "train" and not one.rewarded)
+    asked = lake.query(
+        "SELECT min(step_id) AS step_id FROM steps WHERE trajectory_id = ?",
+        [wrong.item.trajectory_id],
+    )
+    left = held_out_tasks(lake, entries, suite(), evidence=asked["step_id"].to_pylist())
+    assert left.fallen == {"evidence": 1}
+    gone = {one.task_id for one in everything} - {one.task_id for one in left.tasks}
+    (known,) = (one for one in everything if one.task_id in gone)
+    assert wrong.item.trajectory_id in known.trajectories
+    trained = [step for one in entries if one.split == "train" for step in one.item.step_ids]
+    assert held_out_tasks(lake, entries, suite(), evidence=trained).tasks == everything
+
+
 def test_answers_come_from_the_tenant_or_from_the_task_alone(tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", *sessions(), Session(900, tenant="umbra", lamps=77))
     everything = found(lake, tmp_path / "out", suite()).recorded

@@ -142,6 +142,7 @@ class TracePeople:
 
     def take(self, calls: Sequence[Call]) -> NamedCalls:
         """Learn the spans and calls of a batch; return the calls with the people of their traces."""
+        before = self._clock
         grown: dict[_TraceKey, None] = {}
         for call in calls:
             for span in call.spans:
@@ -165,7 +166,8 @@ class TracePeople:
                         told.append(replace(told[-1], step_id=known.stored_as))
                     known.people = people
         named = [self._named(call) for call in calls]
-        self._forget()
+        # A clock that was ahead once must not end what is open: the next batch tells.
+        self._forget(*sorted((before or self._clock, self._clock)))
         return NamedCalls(named, tuple(told))
 
     def repeated(self, placed: Iterable[PlacedCall]) -> tuple[PlacedPeople, ...]:
@@ -252,10 +254,16 @@ class TracePeople:
         people = self._traces[key].calls[call.exchange.first_id].people
         return with_people(call, people)
 
-    def _forget(self) -> None:
-        """Forget the traces that rested too long, and those that there is no room for."""
+    def _forget(self, now: float, latest: float) -> None:
+        """Forget the traces that rested too long, and those that there is no room for.
+
+        Args:
+            now: the earlier one of the last two batches' clocks.
+            latest: the later one; a trace that was seen after it was dated ahead.
+        """
         for key, trace in [*self._traces.items()]:
-            if self._size <= self._most and self._clock - trace.seen <= IDLE_SECONDS:
+            trace.seen = min(trace.seen, latest)
+            if self._size <= self._most and now - trace.seen <= IDLE_SECONDS:
                 return
             del self._traces[key]
             self._size -= trace.size

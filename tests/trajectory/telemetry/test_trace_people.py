@@ -206,8 +206,21 @@ def test_memory_is_bounded_by_number_and_by_time() -> None:
     people.take(export({**below(1, 2, SAID), **traces[0]}, started_at=at))
     then = at + timedelta(seconds=IDLE_SECONDS + 1)
     people.take(export({**below(1, 2, SAID), **traces[1]}, started_at=then))
+    people.take(export(span(9, {}), started_at=then))
     assert people.take(export({**span(1, late), **traces[0]}, started_at=then)).people == ()
     assert len(people.take(export({**span(1, late), **traces[1]}, started_at=then)).people) == 1
+
+
+def test_a_clock_that_was_ahead_once_forgets_no_trace() -> None:
+    people, at = TracePeople(KEY), datetime(2026, 9, 21, 15, tzinfo=UTC)
+    people.take(export(below(1, 2, SAID), started_at=at))
+    ahead = {**span(9, {}), "traceId": "9" * 32}
+    people.take(export(ahead, started_at=at + timedelta(days=900)))
+    assert len(people.take(export(span(1, {"user.id": "u"}), started_at=at)).people) == 1
+    assert len(people) == 4
+    for day in (2, 4, 6):  # nor is what it dated remembered until then
+        people.take(export(span(5, {}), started_at=at + timedelta(days=day)))
+    assert len(people) == 4
 
 
 def test_hostile_spans_end_nothing() -> None:

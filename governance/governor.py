@@ -217,6 +217,7 @@ class Governor:
 
     def stored(self, batch: GovernedBatch) -> None:
         """Take note that a batch is in the lake: later steps are compared with its steps."""
-        if self._near is not None and batch.governance:
-            decided_at = max(row.decided_at for row in batch.governance)
-            self._near.keep({step.step_id for step in batch.steps}, decided_at)
+        steps = {step.step_id for step in batch.steps}
+        if self._near is not None and steps:
+            moments = (row.decided_at for row in batch.governance if row.step_id in steps)
+            self._near.keep(steps, max(moments))

@@ -1,7 +1,7 @@
 """What governance writes down: decisions, the ledger of exchanges, quarantine; and a governed batch."""
 
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from trajectory.canonical import JsonObject
@@ -85,6 +85,13 @@ class GovernanceRecord:
     """JSON: per entity type counts and places (key paths and offsets), detector versions, keyed hashes of
     parts of names; no values."""
     redaction_counts: dict[str, int] = field(default_factory=dict)
+
+    def decided_again(self, now: datetime) -> datetime:
+        """Return the moment of a decision in place of this one; the latest holds, and a clock may have been ahead."""
+        return max(now, self.decided_at + _TICK)
+
+
+_TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class LateOptOuts:
         said = (CONVERSATION + purpose for purpose in Purpose if purpose in lost)
         return replace(
             row,
-            decided_at=self._now,
+            decided_at=row.decided_again(self._now),
             policy_hash=self._policy_hash,
             purposes=tuple(one for one in row.purposes if one not in lost),
             reasons=tuple(dict.fromkeys([*row.reasons, *said])),

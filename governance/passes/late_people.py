@@ -107,7 +107,7 @@ class LatePeople:
             said += [CONVERSATION + purpose for purpose in Purpose if purpose in lost]
         return replace(
             row,
-            decided_at=self._now,
+            decided_at=row.decided_again(self._now),
             policy_hash=self._bundle.content_hash,
             subjects=subjects,
             purposes=tuple(one for one in row.purposes if one in left),
@@ -145,7 +145,7 @@ class LatePeople:
                 tenant,
                 end_user,
                 [one for one in dict.fromkeys(asked) if one != end_user],
-                None if row.legal_hold else row.started_at,
+                None if row.legal_hold else min(row.started_at, row.decided_at),
             )
         except Exception as error:  # noqa: BLE001 (fail closed: nobody can say what is allowed)
             taken = [(set(Purpose), failed(error))]

@@ -384,7 +384,7 @@ class LateNames:
         return [
             replace(
                 row,
-                decided_at=now,
+                decided_at=row.decided_again(now),
                 decision=Decision.REDACT.value if row.decision == Decision.ALLOW else row.decision,
                 subjects=tuple(dict.fromkeys((*row.subjects, *people[row.step_id]))),
             )

@@ -237,7 +237,7 @@ class RowWriter:
         reasons = (name for name in row.reasons if not name.startswith("pii:"))
         return replace(
             row,
-            decided_at=self.now,
+            decided_at=row.decided_again(self.now),
             policy_hash=self.policy_hash,
             decision=Decision.DROP.value,
             reasons=(*reasons, NEAR_DUPLICATE, _same_as(better)),

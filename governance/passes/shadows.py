@@ -7,7 +7,6 @@ call is not stored, neither is the copy. It waits in quarantine for a call that 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import NamedTuple
 
 from governance.consent import CONVERSATION
@@ -127,7 +126,7 @@ def _as_live(row: GovernanceRecord, live: GovernanceRecord) -> GovernanceRecord:
     said = (reason for reason in live.reasons if reason.startswith(CONVERSATION))
     return replace(
         row,
-        decided_at=live.decided_at + timedelta(microseconds=1),  # of two, the later one holds
+        decided_at=row.decided_again(live.decided_at),
         policy_hash=live.policy_hash,
         purposes=tuple(one for one in row.purposes if one in live.purposes),
         reasons=tuple(dict.fromkeys([*row.reasons, *said])),

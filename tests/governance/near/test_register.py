@@ -133,7 +133,11 @@ def test_a_better_one_takes_the_place_of_a_stored_one(tmp_path: Path, rule: str)
     (before,) = first.governance
     (new, old) = batch.governance
     assert (new.step_id, new.decision) == ("step2", "allow")
-    assert (old.step_id, old.decision, old.decided_at) == ("step1", "drop", NOW)
+    assert (old.step_id, old.decision, old.decided_at) == (
+        "step1",
+        "drop",
+        before.decided_again(NOW),
+    )
     assert old.reasons[-2:] == ("dedup:near-duplicate", "dedup:same-as:step2")
     assert (old.expires_at, old.subjects) == (before.expires_at, before.subjects)
     assert old.redaction_counts == {}

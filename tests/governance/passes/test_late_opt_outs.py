@@ -40,7 +40,9 @@ def test_later_steps_get_a_decision_without_what_was_taken_away() -> None:
     late = judged(known, placed(call(3, [user("I have diabetes")], **OPT_OUT)))
     assert purposes(late) == {"step3": ("debug", "eval"), "step4": ("debug", "eval")}
     (row,) = (one for one in late.governance if one.step_id == "step4")
-    assert row == replace(before, decided_at=NOW, purposes=("debug", "eval"), reasons=row.reasons)
+    after = before.decided_again(NOW)
+    assert row == replace(before, decided_at=after, purposes=("debug", "eval"), reasons=row.reasons)
+    assert after > before.decided_at
     assert row.reasons[: len(before.reasons)] == before.reasons
     assert "consent:conversation:train_rl" in row.reasons
     # It is done once, and an earlier call that says nothing takes nothing away.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_a_stored_step_is_named_after_its_user_and_loses_what_they_took_back() -
     row = one(judged(known, told("step2"), consents=withdrawn(MARIA, "train_sft", "share")))
     assert row == replace(
         before.governance[0],
-        decided_at=NOW,
+        decided_at=NOW + timedelta(microseconds=1),
         subjects=(MARIA,),
         purposes=tuple(one for one in ALL_PURPOSES if one != "train_sft"),
         reasons=(*before.governance[0].reasons, "consent:withdrawn:subject:train_sft"),
@@ -163,6 +164,12 @@ def test_calls_of_this_batch_and_calls_that_are_not_stored_get_no_second_decisio
     assert one(judged(known, assembly(opted_out))).decision == "drop"
     assert judged(known, told("step9")).governance == ()
     assert judged(known, told("unknown")).governance == ()
+
+
+def test_a_decision_holds_although_the_clock_was_ahead_at_the_one_before() -> None:
+    known, before = stored(clock=lambda: NOW + timedelta(days=300))
+    row = one(judged(known, told("step2"), consents=withdrawn(MARIA, "eval")))
+    assert row.decided_at > before.governance[0].decided_at
 
 
 def test_a_grant_that_is_required_counts_for_the_user_who_is_told(tmp_path: Path) -> None:

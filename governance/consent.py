@@ -18,6 +18,10 @@ document that it comes from, or with all others, since somebody whom it concerns
 """
 AWAITS_ANSWER = "consent:awaits-answer"
 """Why a call is held of whose end user nobody could be asked; it is judged again once there is an answer."""
+AWAITS_USER = AWAITS_ANSWER + ":"
+"""Begins the reason of a stored step whose user was told late, and of whom nobody could be asked yet. The decision
+that holds once there is an answer ends it.
+"""
 AWAITS_CONVERSATION = "consent:awaits-conversation"
 """Why a call is held that comes after such a call in its conversation, and may have to go with it."""
 NO_ANSWER = "consent:no-answer"

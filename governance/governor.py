@@ -23,16 +23,22 @@ from governance.passes.late_people import LatePeople
 from governance.passes.redact import RedactedBatch, RedactionPass
 from governance.passes.rows import RowWriter
 from governance.passes.select import SelectedBatch, SelectionPass
-from governance.passes.shadows import followed, sort_copies
+from governance.passes.shadows import awaiting, followed, sort_copies
 from governance.policy.documents import PolicyBundle
 from governance.policy.retention import LegalHold
 from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
-from governance.records import GovernedBatch
+from governance.records import GovernanceRecord, GovernedBatch
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import KnownContent
 from trajectory.assembly.assembler import SHADOW
-from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
+from trajectory.assembly.result import (
+    Assembly,
+    PlacedCall,
+    PlacedCorrection,
+    PlacedLink,
+    PlacedPeople,
+)
 
 
 def _now() -> datetime:
@@ -143,10 +149,11 @@ class Governor:
         rows = writer.rows(ended, selected)
         judged = [(one.placed, one.admission) for one in ended if one.placed and one.admission]
         judged += [(one.call.placed, one.call.admission) for one in selected.calls]
-        opt_outs = LateOptOuts(judged, assembly.corrections, self._bundle.content_hash, now)
+        taken = late.taken(redacted.not_rewritten)
+        opt_outs = LateOptOuts(judged, assembly.corrections, self._bundle.content_hash, now, taken)
         named = partial(late.named, not_rewritten=redacted.not_rewritten)
         late_decisions = tuple(map(opt_outs.obeyed, map(named, redacted.late_decisions)))
-        decisions = [named(row) for row in rows.governance]
+        decisions = [opt_outs.obeyed(named(row)) for row in rows.governance]
         decided = {(row.tenant_id, row.step_id) for row in (*decisions, *late_decisions)}
         told = [*map(opt_outs.obeyed, late.on_stored(decided, redacted.not_rewritten))]
         decided |= {(row.tenant_id, row.step_id) for row in told}
@@ -159,7 +166,9 @@ class Governor:
             ended += [*found.ended, *second.ended]
             selected = selected.joined(second.selected)
             rows = writer.rows(ended, selected)
-            decisions = [named(row) for row in rows.governance]
+            decisions = [
+                awaiting(opt_outs.obeyed(named(row)), found.live) for row in rows.governance
+            ]
             links = [_from_live(one, found.live.get(one.to_step_id)) for one in links]
         corrections = writer.corrections(assembly.corrections, rows)
         feedback = self._feedback.judge(assembly.feedback, rows, corrections, now)
@@ -181,7 +190,23 @@ class Governor:
             corrections=corrections,
             rewrites=tuple(redacted.rewrites),
             late_decisions=late_decisions,
+            awaited=late.awaited,
+            answered=late.answered,
         )
+
+    def told(self, people: Sequence[PlacedPeople]) -> tuple[GovernanceRecord, ...]:
+        """Return new decisions on stored steps, of whose users the consent service answers by now."""
+        now = self._clock()
+        self._consents.refresh()
+        nothing = Assembly((), (), (), (), people=tuple(people))
+        late = LatePeople(
+            self._bundle, self._consents, self._known, self._pseudonym_key, now, nothing
+        )
+        opt_outs = LateOptOuts((), (), self._bundle.content_hash, now, late.taken({}))
+        changed = [*map(opt_outs.obeyed, late.on_stored((), {}))]
+        decided = {(row.tenant_id, row.step_id) for row in changed}
+        changed += opt_outs.on_stored(self._known, decided)
+        return (*changed, *followed(self._known, changed))
 
     def _admissions(
         self,

@@ -1,9 +1,11 @@
 """What governance writes down: decisions, the ledger of exchanges, quarantine; and a governed batch."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
+from governance.consent import AWAITS_USER
+from trajectory.assembly.result import PlacedPeople
 from trajectory.canonical import JsonObject
 from trajectory.step import Correction, Harness, Link, Signal, Step, StoredMessage, Tokens
 
@@ -85,6 +87,35 @@ class GovernanceRecord:
     """JSON: per entity type counts and places (key paths and offsets), detector versions, keyed hashes of
     parts of names; no values."""
     redaction_counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def keeps_content(self) -> bool:
+        """Whether the step's content may be kept and used."""
+        return self.decision in (Decision.ALLOW, Decision.REDACT)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the stored step may not be used until the consent service says what its user allows."""
+        return self.decision == Decision.QUARANTINE and self._awaited is not None
+
+    @property
+    def _awaited(self) -> str | None:
+        return next((one for one in self.reasons if one.startswith(AWAITS_USER)), None)
+
+    def until_answered(self) -> "GovernanceRecord":
+        """Return the decision that holds while nobody can say what the step's user allows."""
+        if not self.keeps_content:
+            return self
+        reasons = (*self.reasons, AWAITS_USER + self.decision)
+        return replace(self, decision=Decision.QUARANTINE.value, reasons=reasons)
+
+    def answered(self) -> "GovernanceRecord":
+        """Return the decision that holds with the answer; the same where it awaits none."""
+        awaited = self._awaited
+        if awaited is None or not self.awaits_answer:
+            return self
+        reasons = tuple(one for one in self.reasons if one != awaited)
+        return replace(self, decision=awaited.removeprefix(AWAITS_USER), reasons=reasons)
 
     def decided_again(self, now: datetime) -> datetime:
         """Return the moment of a decision in place of this one; the latest holds, and a clock may have been ahead."""
@@ -169,3 +200,7 @@ class GovernedBatch:
     """What changes in stored rows before these are added."""
     late_decisions: tuple[GovernanceRecord, ...] = ()
     """Decisions that say whom those rows name; added before they change."""
+    awaited: tuple[PlacedPeople, ...] = ()
+    """Whom stored steps turned out to be of, where nobody could be asked about them yet."""
+    answered: tuple[tuple[str, str], ...] = ()
+    """Tenants and steps that wait for no such answer any more."""

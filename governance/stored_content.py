@@ -44,7 +44,7 @@ class StoredTrajectory(NamedTuple):
 
 
 class UnansweredCall(NamedTuple):
-    """A held call of whose end user nobody could be asked."""
+    """A held or stored call of whose end user nobody could be asked."""
 
     exchange_id: str
     started_at: datetime
@@ -112,7 +112,10 @@ class KnownContent(Protocol):
     def unanswered(
         self, tenant_id: str, trajectory_ids: Collection[str]
     ) -> dict[str, list[UnansweredCall]]:
-        """Return the calls of these trajectories that wait for the consent service, by trajectory."""
+        """Return the calls of these trajectories that wait for the consent service, by trajectory.
+
+        A stored one waits whose user was told late, under the name of its step.
+        """
         ...
 
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
@@ -249,8 +252,12 @@ class MemoryKnownContent:
         self, tenant_id: str, trajectory_ids: Collection[str]
     ) -> dict[str, list[UnansweredCall]]:
         """See :class:`KnownContent`; nothing is released here."""
-        found = {name: self._unanswered.get((tenant_id, name)) for name in trajectory_ids}
-        return {name: [*calls] for name, calls in found.items() if calls}
+        found = {name: [*self._unanswered.get((tenant_id, name), ())] for name in trajectory_ids}
+        for row in self._decisions.values():
+            if row.tenant_id == tenant_id and row.trajectory_id in found and row.awaits_answer:
+                one = UnansweredCall(row.step_id, row.started_at, is_given_up=False)
+                found[row.trajectory_id].append(one)
+        return {name: calls for name, calls in found.items() if calls}
 
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """See :class:`KnownContent`."""

@@ -14,6 +14,7 @@ from governance.records import GovernedBatch
 from headrace.govern.checkpoint import CheckpointStore
 from headrace.govern.quarantine_store import QuarantineStore
 from headrace.govern.source import Source
+from headrace.services.awaited_people import AwaitedPeople
 from headrace.services.holds import holds_exchange
 from headrace.services.waiting_cases import WaitingCases
 from lakehouse.lake import Lake
@@ -98,6 +99,8 @@ class Pipeline:
     others: OtherHomes
     waiting: WaitingCases | None = None
     """The quarantine cases that go on by themselves; without, people release every case."""
+    awaited: AwaitedPeople | None = None
+    """Whom stored calls turned out to be of, while the consent service does not answer about them."""
 
     @_retryable()
     def run_batch(self) -> BatchReport | None:
@@ -120,7 +123,7 @@ class Pipeline:
             governed = governor.judge(
                 self.source.without_stored(assembly, self.lake.known_content())
             )
-            self.quarantine.keep(_held_back(batch, governed))
+            self._keep_back(batch, governed)
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)
             governor.stored(governed)
@@ -130,6 +133,26 @@ class Pipeline:
         self.checkpoints.complete(number, self.source.due(done))
         self.source.release()
         return BatchReport.of(number, batch, governed)
+
+    def _decide_on_answered(self) -> None:
+        """Decide again on stored calls of whose users the consent service answers by now.
+
+        A crash on the way does it twice, to the same end.
+        """
+        told = [] if self.awaited is None else self.awaited.answered()
+        if self.awaited is None or not told:
+            return
+        with self.lake.lease():
+            rows = self.governor().told(told)
+            self.lake.append_rows("governance", rows)
+        if rows:
+            self.audit.append(
+                actor=GOVERNOR,
+                action="decisions.made",
+                subject=",".join(sorted({row.policy_hash for row in rows})),
+                detail={"decisions": dict(Counter(row.decision for row in rows))},
+            )
+        self.awaited.forget((one.tenant_id, one.step_id) for one in told)
 
     def settle(self) -> None:
         """Write the open conversations, so that the spool lets go of all that is in the lake.
@@ -166,9 +189,18 @@ class Pipeline:
         if self.waiting is not None:
             self.waiting.go_on()
         self.others.look(self.governor().legal_holds)
+        self._decide_on_answered()
+
+    def _keep_back(self, batch: SpoolBatch, governed: GovernedBatch) -> None:
+        """Keep, before the commit, what is held back, and the ids of people about whom there is no answer yet."""
+        self.quarantine.keep(_held_back(batch, governed))
+        if self.awaited is not None:
+            self.awaited.keep(governed.awaited)
 
     def _remember(self, governed: GovernedBatch) -> None:
         """Note which cases wait for an answer, and the prices of the models that were asked."""
+        if self.awaited is not None:
+            self.awaited.forget(governed.answered)
         if self.waiting is not None:
             self.waiting.note(governed.quarantine)
         self.prices.record(

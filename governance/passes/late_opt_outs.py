@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from governance.consent import CONVERSATION
 from governance.passes.calls import Admission
@@ -15,6 +16,16 @@ from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
 from governance.stored_content import KnownContent
 from trajectory.assembly.result import PlacedCall, PlacedCorrection
+
+
+class TakenLate(NamedTuple):
+    """What a conversation loses with a stored call."""
+
+    tenant_id: str
+    trajectory_id: str
+    started_at: datetime
+    """When the call was made; what came before it is left alone."""
+    purposes: frozenset[Purpose]
 
 
 class LateOptOuts:
@@ -26,6 +37,7 @@ class LateOptOuts:
         corrections: Sequence[PlacedCorrection],
         policy_hash: str,
         now: datetime,
+        told: Iterable[TakenLate] = (),
     ) -> None:
         """Take note of what calls took away.
 
@@ -34,6 +46,7 @@ class LateOptOuts:
             corrections: what the batch changes about calls of earlier ones.
             policy_hash: the policy.
             now: the moment of decisions.
+            told: what people took away to whom stored calls turned out to belong.
         """
         self._policy_hash = policy_hash
         self._now = now
@@ -46,6 +59,8 @@ class LateOptOuts:
                 exchange = placed.call.exchange
                 place = (exchange.client.tenant_id, placed.trajectory_id)
                 self._taken[place].append((exchange.started_at, taken))
+        for tenant, trajectory, started_at, taken in told:
+            self._taken[tenant, trajectory].append((started_at, taken))
 
     def obeyed(self, row: GovernanceRecord) -> GovernanceRecord:
         """Return a decision without what calls before the step took away; the same where that is nothing."""

@@ -2,11 +2,12 @@
 
 Each gets a decision with these people, as of now: it loses what they take away, and an erasure finds it. Nothing is
 given back, not even what another was thought to have taken. What belongs to somebody who was erased meanwhile is
-due for removal at once.
+due for removal at once. Where the consent service does not answer about the user, the step may not be used until it
+does.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -16,9 +17,12 @@ from governance.consent import (
     ERASED,
     ConsentLookup,
     EndUserLookup,
+    NoAnswerError,
     taken_by_people,
+    withheld_in,
 )
 from governance.passes.calls import failed
+from governance.passes.late_opt_outs import TakenLate
 from governance.policy.consent import Purpose
 from governance.policy.documents import PolicyBundle
 from governance.records import Decision, GovernanceRecord
@@ -32,6 +36,10 @@ class _Verdict(NamedTuple):
     not_them: frozenset[str]
     """Keyed pseudonyms of whom the call was taken to belong to before."""
     taken: list[tuple[set[Purpose], str]]
+    awaits_answer: bool
+    """Nobody could be asked about the user."""
+    has_answer: bool
+    """The user was asked about, or there is nobody any more to ask about."""
 
     @property
     def is_erased(self) -> bool:
@@ -61,7 +69,7 @@ class LatePeople:
         }
         # Calls of this batch are governed with their people already.
         fresh = {(one.call.exchange.client.tenant_id, one.step_id) for one in assembly.placed}
-        told = {(one.tenant_id, one.step_id): one for one in assembly.people}
+        self._told = told = _merged(assembly.people)
         self._rows = _stored(known, told.keys() - fresh)
         self._verdicts = {key: self._judge(told[key], row) for key, row in self._rows.items()}
         self._ids: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
@@ -74,6 +82,32 @@ class LatePeople:
     def ids(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """By tenant and trajectory the ids of these people: stored texts may hold them."""
         return {place: tuple(ids) for place, ids in self._ids.items()}
+
+    @property
+    def awaited(self) -> tuple[PlacedPeople, ...]:
+        """Those of whom nobody could be asked, for steps that may be used once there is an answer."""
+        return tuple(
+            self._told[key]
+            for key, row in self._rows.items()
+            if self._verdicts[key].awaits_answer and (row.keeps_content or row.awaits_answer)
+        )
+
+    @property
+    def answered(self) -> tuple[tuple[str, str], ...]:
+        """Tenants and steps that wait for no answer any more."""
+        awaited = {(one.tenant_id, one.step_id) for one in self.awaited}
+        return tuple(
+            key
+            for key in self._told.keys() - awaited
+            if (verdict := self._verdicts.get(key)) is None or verdict.has_answer
+        )
+
+    def taken(self, not_rewritten: Mapping[tuple[str, str], str]) -> Iterator[TakenLate]:
+        """Yield what the conversations of stored calls lose with these people, from the call on."""
+        for row in self._rows.values():
+            lost = withheld_in(self.named(row, not_rewritten).reasons) - withheld_in(row.reasons)
+            if lost:
+                yield TakenLate(*self._place(row), row.started_at, lost)
 
     def named(
         self, row: GovernanceRecord, not_rewritten: Mapping[tuple[str, str], str]
@@ -100,7 +134,12 @@ class LatePeople:
                 left -= some
                 said.append(reason)
         is_due = verdict.is_erased and not row.legal_hold
-        if not said and {*subjects} == {*row.subjects} and not is_due:
+        before = row
+        if verdict.awaits_answer:
+            row = row.until_answered()
+        elif verdict.has_answer:
+            row = row.answered()
+        if not said and {*subjects} == {*row.subjects} and not is_due and row is before:
             return row
         if not left:  # as in the order of time: later calls of the conversation may name nobody
             lost = set[Purpose]().union(*(some for some, reason in taken if reason in said))
@@ -136,21 +175,58 @@ class LatePeople:
         asked = [name for one in people for name in subject_ids(key, tenant, one)]
         recorded = [name for one in people for name in recorded_ids(key, tenant, one)]
         wrong = {name for one in told.before for name in recorded_ids(key, tenant, one)}
+        is_answered = True
         try:
-            if told.end_user and end_user and isinstance(self._consents, EndUserLookup):
-                self._consents.ask(tenant, told.end_user, end_user)
+            is_answered = self._ask(tenant, told.end_user, end_user)
             taken = taken_by_people(
                 self._bundle.consent.spec,
                 self._consents,
                 tenant,
-                end_user,
-                [one for one in dict.fromkeys(asked) if one != end_user],
+                end_user if is_answered else None,
+                [one for one in dict.fromkeys(asked) if one != end_user or not is_answered],
                 None if row.legal_hold else min(row.started_at, row.decided_at),
             )
         except Exception as error:  # noqa: BLE001 (fail closed: nobody can say what is allowed)
             taken = [(set(Purpose), failed(error))]
         subjects = tuple(dict.fromkeys([*([end_user] if end_user else []), *recorded]))
-        return _Verdict(subjects, frozenset(wrong), taken)
+        verdict = _Verdict(
+            subjects,
+            frozenset(wrong),
+            taken,
+            awaits_answer=not is_answered,
+            has_answer=is_answered and (end_user is not None or bool(told.before)),
+        )
+        if verdict.is_erased:  # whatever the answer would be, it goes
+            return verdict._replace(awaits_answer=False, has_answer=True)
+        return verdict
+
+    def _ask(self, tenant: str, user: str | None, subject: str | None) -> bool:
+        """Ask about the user; return whether it is known now what they agreed to."""
+        if user is None or subject is None or not isinstance(self._consents, EndUserLookup):
+            return True
+        try:
+            self._consents.ask(tenant, user, subject)
+        except NoAnswerError:
+            return False
+        return True
+
+
+def _merged(people: Sequence[PlacedPeople]) -> dict[tuple[str, str], PlacedPeople]:
+    """Return whom each step belongs to, by tenant and step; several spans may tell it."""
+    found: dict[tuple[str, str], PlacedPeople] = {}
+    for one in people:
+        key = (one.tenant_id, one.step_id)
+        earlier = found.get(key, one)
+        end_user = one.end_user or earlier.end_user
+        ids = dict.fromkeys((*_everybody(earlier), *_everybody(one)))
+        before = dict.fromkeys((*earlier.before, *one.before))
+        found[key] = replace(
+            one,
+            end_user=end_user,
+            also_named=tuple(name for name in ids if name != end_user),
+            before=tuple(name for name in before if name not in ids),
+        )
+    return found
 
 
 def _everybody(told: PlacedPeople) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from governance.consent import CONVERSATION
 from governance.passes.calls import EndedCall, LiveCall, held_early
 from governance.passes.rows import BatchRows
-from governance.records import Decision, Disposition, GovernanceRecord
+from governance.records import Disposition, GovernanceRecord
 from governance.stored_content import KnownContent, LedgerLine
 from trajectory.assembly.result import PlacedCall
 from trajectory.exchange import released_name
@@ -117,13 +117,25 @@ def followed(
         live = {copy: decisions[step] for step, names in copies.items() for copy in names}
         rows = {row.step_id: row for row in known.decisions(tenant, live)} | decisions
         for step in sorted(live.keys() & rows.keys()):
-            now = _as_live(rows[step], live[step])
-            if (now.purposes, now.subjects) != (rows[step].purposes, rows[step].subjects):
+            row = rows[step]
+            now = _as_live(row, live[step])
+            if (now.purposes, now.subjects, now.decision) != (
+                row.purposes,
+                row.subjects,
+                row.decision,
+            ):
                 yield now
+
+
+def awaiting(row: GovernanceRecord, live: Mapping[str, LiveCall]) -> GovernanceRecord:
+    """Return the decision on a copy of this batch: it waits for an answer where its call does."""
+    call = live.get(row.step_id)
+    return row.until_answered() if call is not None and call.decision.awaits_answer else row
 
 
 def _as_live(row: GovernanceRecord, live: GovernanceRecord) -> GovernanceRecord:
     said = (reason for reason in live.reasons if reason.startswith(CONVERSATION))
+    row = row.until_answered() if live.awaits_answer else row.answered()
     return replace(
         row,
         decided_at=row.decided_again(live.decided_at),
@@ -188,4 +200,4 @@ def _live(
 
 
 def _is_kept(row: GovernanceRecord) -> bool:
-    return row.decision in (Decision.ALLOW, Decision.REDACT)
+    return row.keeps_content or row.awaits_answer

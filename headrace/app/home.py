@@ -114,6 +114,11 @@ class Home:
         return self.state / "histories.sqlite"
 
     @property
+    def awaited(self) -> Path:
+        """Ids of people of whom the consent service could not be asked yet, each sealed."""
+        return self.state / "awaited.sqlite"
+
+    @property
     def sessions(self) -> Path:
         """Who is signed in to the console: hashes of session ids, names and roles."""
         return self.state / "console.sqlite"

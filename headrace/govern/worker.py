@@ -34,6 +34,7 @@ from headrace.govern.source import Source
 from headrace.pipeline import DISK_ERRORS, BatchReport, Pipeline
 from headrace.services.anchors import LakeWitness
 from headrace.services.audit_check import CheckStore
+from headrace.services.awaited_people import AwaitedPeople
 from headrace.services.dry_run import StoredReference
 from headrace.services.waiting_cases import WaitingCases
 from lakehouse.lake import Lake
@@ -262,6 +263,7 @@ def build_pipeline(
         audit=audit,
         prices=RecordedPrices(lake, load_prices(settings.gateway.prices)),
         waiting=WaitingCases(app, consents, dialects),
+        awaited=AwaitedPeople(app, consents),
         others=SharedLake(app, report),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from governance.consent import AWAITS_ANSWER
+from governance.consent import AWAITS_ANSWER, AWAITS_USER
 from governance.policy.consent import Purpose
 from governance.records import GovernanceRecord
 from governance.redact.report import NamePart
@@ -91,7 +91,8 @@ class LakeKnownContent:
     ) -> dict[str, list[UnansweredCall]]:
         """Return the calls of these trajectories that wait for the consent service, by trajectory.
 
-        One that was released waits until it is judged again.
+        One that was released waits until it is judged again; a stored one whose user was told late, until it has
+        another decision.
         """
         rows = self._rows(_UNANSWERED, tenant_id, sorted(trajectory_ids))
         released = sorted({row["released_as"] for row in rows if row["status"] == "released"})
@@ -103,7 +104,16 @@ class LakeKnownContent:
             is_given_up = row["status"] == "dropped"
             call = UnansweredCall(row["exchange_id"], row["started_at"], is_given_up)
             found[row["trajectory_id"]].append(call)
+        for row in self._awaiting(tenant_id, sorted(trajectory_ids)):
+            call = UnansweredCall(row["step_id"], row["started_at"], is_given_up=False)
+            found[row["trajectory_id"]].append(call)
         return found
+
+    def _awaiting(self, tenant_id: str, trajectory_ids: Sequence[str]) -> list[dict[str, Any]]:
+        if not trajectory_ids:
+            return []
+        found = self._lake.query(_AWAITING, {"tenant": tenant_id, "names": [*trajectory_ids]})
+        return list(found.to_pylist())
 
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """Return the first stored step that says each of these, where there is one.
@@ -320,6 +330,14 @@ FROM quarantine WHERE tenant_id = $tenant AND reason = '{AWAITS_ANSWER}'
 AND trajectory_id IN (SELECT unnest($names::VARCHAR[]))
 QUALIFY row_number() OVER (PARTITION BY quarantine_id ORDER BY recorded_at DESC, status) = 1
 ORDER BY started_at, exchange_id
+"""  # noqa: S608
+_AWAITING = f"""
+SELECT step_id, trajectory_id, started_at FROM (
+    SELECT * FROM governance
+    WHERE tenant_id = $tenant AND trajectory_id IN (SELECT unnest($names::VARCHAR[]))
+    QUALIFY row_number() OVER (PARTITION BY step_id ORDER BY decided_at DESC) = 1
+) WHERE decision = 'quarantine'
+AND len(list_filter(reasons, lambda one: starts_with(one, '{AWAITS_USER}'))) > 0
 """  # noqa: S608
 _LEDGER = _rows_of("exchanges", "exchange_id", "disposition, step_id")
 _DROPPED = """

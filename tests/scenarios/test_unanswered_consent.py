@@ -1,6 +1,8 @@
 """While the consent service does not answer, nothing that may need its answer is kept; then all gets its decision."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -250,3 +252,105 @@ def test_a_disk_that_takes_no_release_stops_no_batch(
         assert house.govern(call(2, "Where is my lamp?", session="s2")) == {"stored": 1}
     assert house.govern() == {"stored": 1}
     assert house.govern() == {}
+
+
+def within_trace(one: Exchange) -> Exchange:
+    headers = (*one.request.headers, ("traceparent", f"00-{TRACE}-{1:016x}-01"))
+    return replace(one, request=replace(one.request, headers=headers))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("granted", [[], ["eval"], [*ALL]])
+def test_a_stored_call_whose_user_is_told_late_waits_for_the_answer(
+    house: AskingInstallation, granted: list[str], restarts: bool
+) -> None:
+    house.govern(within_trace(call(1, "Hello.")), call(2, "Where is my lamp?"))
+    house.service.failure = "status"
+    house.govern(export(9, of(PERSON, 1, 6)))
+    assert house.usable() == [set(), set()]
+    assert house.govern(call(12, "The zebras are sent.")) == {"quarantined": 1}
+    assert house.ledger()[-1] == BEHIND
+    assert house.at_rest([PERSON, "zebras"]) == {}
+    if restarts:
+        house.begin_again()
+    house.service.failure, house.service.granted[PERSON] = "", granted
+    house.govern()
+    house.govern()
+    assert house.ledger()[-1][0] == ("stored" if granted else "left_out")
+    first, second, *_ = house.usable()
+    assert first == {*granted}
+    assert second == ({*ALL} if granted else set())
+    rows = house.rows("SELECT decision FROM governance ORDER BY started_at, decided_at")
+    assert [row["decision"] for row in rows][:3] == ["allow", "quarantine", "allow"]
+    asked = house.service.names()
+    assert house.govern() == {}
+    assert house.service.names() == asked, "there is nothing left to ask"
+
+
+def test_a_user_of_whom_the_service_never_speaks_stops_no_other_who_was_told_late(
+    house: AskingInstallation,
+) -> None:
+    spans = [called(number, 9, f"Item {number}.") for number in (1, 2)]
+    other = [{**one, "traceId": "9" * 32} for one in spans[1:]]
+    house.govern(export(5, spans[0]), export(6, *other))
+    house.service.failure = "status"
+    house.govern(export(10, of(PERSON, 9, 9)), export(11, {**of(OTHER, 9, 9), "traceId": "9" * 32}))
+    assert house.usable() == [set(), set()]
+    house.service.failure, house.service.silent_for = "", {PERSON}
+    house.govern()
+    house.govern()
+    assert house.usable() == [set(), {*ALL}]
+
+
+def test_whom_an_erasure_took_waits_for_no_answer(
+    house: AskingInstallation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house.govern(within_trace(call(1, "Hello.")))
+    house.service.failure = "status"
+    house.govern(export(9, of(PERSON, 1, 6)))
+    assert run(["erase", PERSON, "--tenant", "acme", "--yes"]) == 0
+    capsys.readouterr()
+    assert house.rows("SELECT step_id FROM steps") == []
+    before = house.service.names()
+    house.govern()
+    assert house.service.names() == before
+    with closing(sqlite3.connect(house.home.awaited)) as file:
+        assert file.execute("SELECT count(*) FROM awaited").fetchone() == (0,)
+
+
+def test_an_erasure_before_the_user_was_told_needs_no_answer(
+    house: AskingInstallation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house.govern(within_trace(call(1, "Hello.")))
+    assert run(["erase", PERSON, "--tenant", "acme", "--yes"]) == 0
+    house.service.failure = "status"
+    house.govern(export(9, of(PERSON, 1, 6)))
+    assert run(["lake", "expire", "--json"]) == 0
+    capsys.readouterr()
+    assert house.rows("SELECT step_id FROM steps") == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["lakehouse.lake.Lake.append_rows", "headrace.services.awaited_people.AwaitedPeople.forget"],
+)
+def test_a_crash_between_the_new_decision_and_its_end_changes_nothing(
+    house: AskingInstallation, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    house.govern(within_trace(call(1, "Hello.")))
+    house.service.failure = "status"
+    house.govern(export(9, of(PERSON, 1, 6)))
+    house.service.failure, house.service.granted[PERSON] = "", ["eval"]
+    with monkeypatch.context() as patched:
+        patched.setattr(step, _crash)
+        with pytest.raises(KeyboardInterrupt):
+            house.govern()
+    house.begin_again()
+    for _ in range(2):
+        house.govern()
+        assert house.usable() == [{"eval"}]
+    assert len(house.rows("SELECT decision FROM governance")) == 3
+
+
+def _crash(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt

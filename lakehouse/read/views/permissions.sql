@@ -16,8 +16,8 @@ COMMENT ON VIEW governance_latest IS 'The decision that holds for each step';
 
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
 -- whom a step names is in the conversation of all later steps of its trajectory; so is the end user
--- of a held call, whom the consent service did not answer for. A shadow repeats what
--- its call says.
+-- of a held call, or one who was told late, whom the consent service did not answer for. A shadow
+-- repeats what its call says.
 CREATE OR REPLACE VIEW permissions AS
 WITH gone AS (
     SELECT tenant_id, subject, purpose FROM consents
@@ -40,8 +40,14 @@ WITH gone AS (
 ), held AS (
     SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
 ), unanswered AS (
-    SELECT tenant_id, trajectory_id, min(started_at) AS begun FROM quarantined
-    WHERE reason = 'consent:awaits-answer' AND status <> 'released' GROUP BY ALL
+    SELECT tenant_id, trajectory_id, min(started_at) AS begun FROM (
+        SELECT tenant_id, trajectory_id, started_at FROM quarantined
+        WHERE reason = 'consent:awaits-answer' AND status <> 'released'
+        UNION ALL
+        SELECT tenant_id, trajectory_id, started_at FROM governance_latest
+        WHERE decision = 'quarantine' AND len(list_filter(
+            reasons, lambda one: starts_with(one, 'consent:awaits-answer:'))) > 0
+    ) GROUP BY ALL
 ), copied AS (
     SELECT DISTINCT l.tenant_id, l.to_step_id AS step_id FROM unanswered u
     JOIN governance_latest g ON g.tenant_id = u.tenant_id AND g.trajectory_id = u.trajectory_id

@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from governance.consent import ConsentEntry, MemoryConsents
+from governance.consent import ConsentEntry, MemoryConsents, NoAnswerError
 from governance.records import GovernanceRecord, GovernedBatch
 from governance.redact.pseudonym import subject_id
-from governance.stored_content import MemoryKnownContent
+from governance.stored_content import MemoryKnownContent, UnansweredCall
 from tests.governance.factories import (
     ALL_PURPOSES,
     KEY,
@@ -101,7 +101,7 @@ def test_the_nearer_user_takes_the_place_of_the_one_before() -> None:
 
 def test_with_nothing_left_the_conversation_obeys_too() -> None:
     known, _ = stored()
-    row = one(judged(known, told("step2"), consents=withdrawn(MARIA, *ALL_PURPOSES)))
+    row, _ = judged(known, told("step2"), consents=withdrawn(MARIA, *ALL_PURPOSES)).governance
     assert row.purposes == ()
     assert known.withheld("acme", ["t1"]) == {"t1": {*ALL_PURPOSES}}
 
@@ -109,8 +109,9 @@ def test_with_nothing_left_the_conversation_obeys_too() -> None:
 def test_what_belongs_to_an_erased_person_is_due_at_once(tmp_path: Path) -> None:
     gone = MemoryConsents(erasures={("acme", MARIA): NOW})
     known, _ = stored()
-    row = one(judged(known, told("step2"), consents=gone))
+    row, later = judged(known, told("step2"), consents=gone).governance
     assert (row.purposes, row.expires_at, row.subjects) == ((), NOW, (MARIA,))
+    assert (later.step_id, later.purposes) == ("step4", ())
     assert "consent:erased" in row.reasons
     earlier = MemoryConsents(erasures={("acme", MARIA): T0})
     known, before = stored()
@@ -127,15 +128,17 @@ def test_what_belongs_to_an_erased_person_is_due_at_once(tmp_path: Path) -> None
 
 
 class Service(MemoryConsents):
-    """A consent service that answers about one person, or fails."""
+    """A consent service that answers about one person, says nothing, or fails."""
 
-    def __init__(self, *refused: str, fails: bool = False) -> None:
+    def __init__(self, *refused: str, fails: bool = False, silent: bool = False) -> None:
         super().__init__()
-        self.refused, self.fails = refused, fails
+        self.refused, self.fails, self.silent = refused, fails, silent
         self.asked: list[str] = []
 
     def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
         self.asked.append(end_user)
+        if self.silent:
+            raise NoAnswerError
         if self.fails:
             raise OSError
         for purpose in self.refused:
@@ -166,12 +169,6 @@ def test_calls_of_this_batch_and_calls_that_are_not_stored_get_no_second_decisio
     assert judged(known, told("unknown")).governance == ()
 
 
-def test_a_decision_holds_although_the_clock_was_ahead_at_the_one_before() -> None:
-    known, before = stored(clock=lambda: NOW + timedelta(days=300))
-    row = one(judged(known, told("step2"), consents=withdrawn(MARIA, "eval")))
-    assert row.decided_at > before.governance[0].decided_at
-
-
 def test_a_grant_that_is_required_counts_for_the_user_who_is_told(tmp_path: Path) -> None:
     policy = bundle(
         tmp_path,
@@ -183,3 +180,85 @@ def test_a_grant_that_is_required_counts_for_the_user_who_is_told(tmp_path: Path
     row = one(judged(known, told("step2"), policy=policy, consents=granted))
     assert "eval" not in row.purposes  # nothing is given back
     assert row.subjects == (MARIA,)
+
+
+def answered(
+    known: MemoryKnownContent, batch: GovernedBatch, service: Service
+) -> dict[str, GovernanceRecord]:
+    rows = governor(known=known, consents=service).told(batch.awaited)
+    known.add(GovernedBatch(governance=rows))
+    return {row.step_id: row for row in rows}
+
+
+def test_without_an_answer_the_step_may_not_be_used_until_there_is_one() -> None:
+    known, before = stored()
+    batch = judged(known, told("step2"), consents=Service(silent=True))
+    row = one(batch)
+    assert (row.decision, row.purposes, row.subjects) == ("quarantine", ALL_PURPOSES, (MARIA,))
+    assert (batch.awaited, batch.answered) == (told("step2").people, ())
+    waits = UnansweredCall("step2", row.started_at, is_given_up=False)
+    assert known.unanswered("acme", ["t1"]) == {"t1": [waits]}
+    assert judged(known, told("step2"), consents=Service(silent=True)).governance == ()
+    assert answered(known, batch, Service(silent=True)) == {}
+    (again,) = answered(known, batch, Service("eval")).values()
+    assert again.decision == before.governance[0].decision
+    assert again.purposes == tuple(purpose for purpose in ALL_PURPOSES if purpose != "eval")
+    assert again.reasons == (
+        *before.governance[0].reasons,
+        "consent:withdrawn:subject:eval",
+    )
+    assert again.decided_at > row.decided_at > before.governance[0].decided_at
+    assert known.unanswered("acme", ["t1"]) == {}
+    assert answered(known, batch, Service("eval")) == {}
+
+
+def test_what_is_taken_while_a_step_waits_is_not_given_back() -> None:
+    known, _ = stored()
+    batch = judged(known, told("step4"), consents=Service(silent=True))
+    opts_out = placed(call(3, [user("x")], headers=[("x-headrace-opt-out", "train")]))
+    judged(known, assembly(opts_out))
+    assert answered(known, batch, Service())["step4"].purposes == ("debug", "eval")
+
+
+def test_another_span_that_names_no_user_answers_nothing() -> None:
+    known, _ = stored()
+    judged(known, told("step2"), consents=Service(silent=True))
+    batch = judged(known, told("step2", None, "kim8"))
+    assert (one(batch).decision, one(batch).subjects) == ("quarantine", (KIM, MARIA))
+    assert (batch.awaited, batch.answered) == ((), ())
+    batch = judged(known, told("step2", None, before=["maria7"]))
+    assert (one(batch).decision, one(batch).subjects) == ("allow", (KIM,))
+    assert batch.answered == (("acme", "step2"),)
+
+
+def test_who_allows_nothing_takes_later_stored_calls_of_the_conversation_too() -> None:
+    known, _ = stored()
+    rows = judged(known, told("step2"), consents=withdrawn(MARIA, *ALL_PURPOSES)).governance
+    assert {row.step_id: row.purposes for row in rows} == {"step2": (), "step4": ()}
+    known, _ = stored()
+    rows = judged(known, told("step4"), consents=withdrawn(MARIA, *ALL_PURPOSES)).governance
+    assert [row.step_id for row in rows] == ["step4"]
+    known, _ = stored()
+    batch = judged(known, told("step2"), consents=Service(silent=True))
+    found = answered(known, batch, Service(*ALL_PURPOSES))
+    assert {step: row.purposes for step, row in found.items()} == {"step2": (), "step4": ()}
+
+
+def test_a_call_of_the_batch_that_tells_of_its_conversations_user_loses_what_they_take() -> None:
+    known = MemoryKnownContent()
+    known.add(governor(known=known).judge(assembly(FIRST)))
+    both = replace(assembly(SECOND), people=told("step2").people)
+    batch = judged(known, both, consents=withdrawn(MARIA, *ALL_PURPOSES))
+    assert {row.step_id: row.purposes for row in batch.governance} == {"step2": (), "step4": ()}
+
+
+def test_all_who_are_told_of_one_step_in_a_batch_count() -> None:
+    known, _ = stored()
+    both = replace(NOTHING, people=(*told("step2").people, *told("step2", None, "kim8").people))
+    assert one(judged(known, both)).subjects == (MARIA, KIM)
+
+
+def test_a_decision_holds_although_the_clock_was_ahead_at_the_one_before() -> None:
+    known, before = stored(clock=lambda: NOW + timedelta(days=300))
+    row = one(judged(known, told("step2"), consents=withdrawn(MARIA, "eval")))
+    assert row.decided_at > before.governance[0].decided_at

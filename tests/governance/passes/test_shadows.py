@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from governance.consent import MemoryConsents, NoAnswerError
 from governance.records import GovernedBatch
 from governance.stored_content import MemoryKnownContent
 from tests.governance.factories import (
@@ -17,7 +18,7 @@ from tests.governance.factories import (
     placed,
     user,
 )
-from trajectory.assembly.result import PlacedCall, PlacedLink
+from trajectory.assembly.result import PlacedCall, PlacedLink, PlacedPeople
 
 RULE = "{name: brief, match: {model: 'tried*'}, class: brief}"
 HOLD = "{name: case, match: {model: 'small*'}, reference: R1}"
@@ -89,3 +90,32 @@ def test_what_both_say_is_stored_once(tmp_path: Path) -> None:
     names = [row.message_id for row in batch.messages]
     assert len(names) == len({*names})
     assert {step.step_id for step in batch.steps} == {"step1", "step2", "step3"}
+
+
+@pytest.mark.parametrize("copied", ["before", "after"])
+def test_it_waits_with_its_call_for_an_answer_about_the_calls_user(
+    tmp_path: Path, copied: str
+) -> None:
+    known, copy = MemoryKnownContent(), copy_of(LIVE, 3)
+    judged(tmp_path, known, ROOT, LIVE, *([copy] if copied == "before" else []))
+    policy = bundle(tmp_path, retention=RETENTION, consent=CONSENT)
+    late = PlacedPeople("acme", LIVE.step_id, "maria7", (), ())
+    told = replace(assembly(), people=(late,))
+    known.add(governor(policy, known=known, consents=Silent()).judge(told))
+    if copied == "after":
+        judged(tmp_path, known, copy)
+    (row,) = known.decisions("acme", [copy.step_id])
+    assert row.awaits_answer
+    rows = governor(policy, known=known).told([late])
+    assert {row.step_id: row.decision for row in rows} == {
+        LIVE.step_id: "allow",
+        copy.step_id: "allow",
+    }
+
+
+class Silent(MemoryConsents):
+    """A consent service that does not answer."""
+
+    def ask(self, tenant_id: str, end_user: str, subject: str) -> None:
+        del tenant_id, end_user, subject
+        raise NoAnswerError

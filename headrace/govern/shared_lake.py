@@ -10,6 +10,7 @@ from headrace.services.erasure import carry_out
 from headrace.services.holds import holds_in
 from headrace.services.homes import Homes
 from headrace.services.seen_erasures import SeenErasures
+from trajectory.errors import RetryableError
 
 _EVERY_SECONDS = 3600.0
 """So often a home says that it is there."""
@@ -35,11 +36,7 @@ class SharedLake:
         self._erasures: tuple[str, ...] = ()
         self._told: tuple[LegalHold, ...] | None = None
         self._told_at = self._looked_at = float("-inf")
-        for one in self._homes.with_another_key():
-            report(
-                f"warning: home {one.name} of this lake names people by another master key: consent and erasure by "
-                "name find its rows only there; see `headrace doctor`"
-            )
+        self._warn()
 
     def look(self, in_force: Sequence[LegalHold]) -> None:
         """Carry out what other homes erased, and tell the holds of the policy in force where they changed.
@@ -67,6 +64,19 @@ class SharedLake:
             RetryableError: a home said nothing that can be read.
         """
         return self._homes.legal_holds_of_others()
+
+    def _warn(self) -> None:
+        """Tell of homes that name people by another key; one that cannot be read keeps no batch waiting."""
+        try:
+            others = self._homes.with_another_key()
+        except RetryableError as error:
+            self._report(f"warning: {error}")
+            return
+        for one in others:
+            self._report(
+                f"warning: home {one.name} of this lake names people by another master key: consent and erasure by "
+                "name find its rows only there; see `headrace doctor`"
+            )
 
     def _follow(self) -> bool:
         """Carry out what is new; return whether anybody erased anything since the last look."""

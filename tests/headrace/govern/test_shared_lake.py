@@ -203,3 +203,16 @@ def test_an_erasure_by_name_is_refused_where_another_home_names_people_otherwise
     (gone,) = Homes.of(app).with_another_key()
     Homes.of(app).forget(gone.name)
     erase_person(app, ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+
+
+def test_a_note_of_another_home_that_cannot_be_read_stops_no_governor(
+    make_home: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A power cut may damage the latest note; nothing may be deleted then, but calls are governed."""
+    one = make_home("one")
+    app_of(one).lake.notes().put("home-two", b"{")
+    one.begin_again()
+    assert "what home two says of its legal holds cannot be read" in capsys.readouterr().err
+    assert one.govern(said_by(1)) == {"stored": 1}
+    with pytest.raises(RetryableError, match="nothing may be deleted"):
+        expired(app_of(one))

@@ -5,12 +5,12 @@ name) are read.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from trajectory.call import Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.hints import common_hints, retry_count
+from trajectory.dialects.hints import common_hints, retry_count, users_in
 from trajectory.dialects.jsonrpc import (
     JsonRpcAnswer,
     answer_objects,
@@ -96,10 +96,17 @@ class A2a:
             streamed=is_event_stream(exchange),
             hints=(*common_hints(exchange), *_hints(as_object(given), task)),
             retry_count=retry_count(exchange),
+            also_named=tuple(_people(parameters)),
             error=answer.error,
             ext={"method": method[:100], **({"params": told} if told else {})},
             dispatch=_dispatch(exchange, method, given, answer) if is_step else None,
         )
+
+
+def _people(parameters: JsonObject) -> Iterator[str]:
+    """Yield whom a request, or the message in it, names as the one who used the application."""
+    for holder in (parameters, as_object(parameters.get("message"))):
+        yield from users_in(as_object(holder.get("metadata")))
 
 
 def _told(parameters: JsonObject) -> JsonObject:

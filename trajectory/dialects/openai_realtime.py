@@ -61,7 +61,7 @@ class OpenAIRealtime:
             self.name,
             exchange,
             response,
-            ext={},
+            ext=only(as_object(request.get("response")), names("metadata")),
             rest=without(value, _RESPONSE_READ | frozenset(asked)),
             hints=realtime_hints(session),
         )

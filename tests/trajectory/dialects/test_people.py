@@ -1,6 +1,7 @@
 """Whom a request names, in every place that the dialects and applications have for it."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -22,6 +23,7 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 CHAT, GEMINI = "/v1/chat/completions", "/v1/models/gemini-x:generateContent"
 RESPONSES, BEDROCK = "/v1/responses", "/model/nova/converse"
 TOOL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+SEND = {"jsonrpc": "2.0", "id": 1, "method": "message/send"}
 
 
 def read(path: str, body: JsonObject, headers: Headers = ()) -> Call:
@@ -60,6 +62,22 @@ def read(path: str, body: JsonObject, headers: Headers = ()) -> Call:
         (GEMINI, {"labels": {"user_id": "9"}}, (), ("9",)),
         (BEDROCK, {"requestMetadata": {"user_id": "9"}}, (), ("9",)),
         ("/mcp", {**TOOL, "params": {"name": "t", "_meta": {"openai/subject": "s"}}}, (), ("s",)),
+        (
+            "/v1/realtime",
+            {"session": {}, "response": {"metadata": {"user_id": "9"}}, "items": []},
+            (),
+            ("9",),
+        ),
+        (
+            "/agent",
+            {
+                **SEND,
+                "params": {"message": {"metadata": {"userId": "m"}}, "metadata": {"user_id": "p"}},
+            },
+            (),
+            ("p", "m"),
+        ),
+        ("/agent/message:send", {"message": {"metadata": {"end_user": "m"}}}, (), ("m",)),
         (CHAT, {"user": "a"}, (("x-headrace-end-user", "h"),), ("h", "a")),
         (
             CHAT,
@@ -79,3 +97,20 @@ def test_everybody_is_named(
     call = read(path, body, headers)
     assert call.kind != "opaque"
     assert ((call.end_user,) if call.end_user else ()) + call.also_named == named
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/v1/responses/resp_1", {"background": True, "metadata": {"user_id": "9"}}),
+        ("/v1beta/interactions/i1", {"labels": {"user_id": "9"}}),
+    ],
+)
+def test_a_look_up_is_of_whom_the_answer_names(path: str, answer: JsonObject) -> None:
+    told = {"id": "resp_1", "status": "completed", **answer}
+    body = json.dumps(told).encode()
+    asked = read(CHAT, {}).exchange
+    request = replace(asked.request, method="GET", path=path, body=b"")
+    response = HttpResponse(200, (("content-type", "application/json"),), body)
+    call = read_exchange(replace(asked, request=request, response=response))
+    assert (call.kind, call.end_user) == ("model", "9")

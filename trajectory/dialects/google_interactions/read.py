@@ -117,7 +117,8 @@ class GoogleInteractions:
         if name is None or status in (None, *_RUNNING):
             hints = common_hints(exchange)
             return Call(exchange, self.name, CallKind.CONTROL, hints=hints)
-        return self._call(exchange, response, value, {}, name)
+        labels = only(value, names("labels")) if value.get("labels") else {}
+        return self._call(exchange, response, value, labels, name)
 
     def _call(
         self,

@@ -154,7 +154,7 @@ class OpenAIResponses:
             self.name,
             exchange,
             response,
-            ext={},
+            ext=only(value, names("metadata")) if value.get("metadata") else {},
             rest=without(value, _RESPONSE_READ | names("instructions")),
             hints=(SessionHint("previous_response_id", name, "response"),),
         )

@@ -66,7 +66,7 @@ def replay(
         raise ConfigurationError("--model names what to ask at --model-upstream; give both.")
     running = AppContext.of(context)
     found = resolve(running.lake, trajectory_id)
-    if model_upstream is not None:
+    if model_upstream is not None or tools_upstream is not None:
         _may_leave(running, found)
     running.note_reading(found, "trajectory replay")
     live = LiveUpstreams(model_upstream, model, tools_upstream)
@@ -125,7 +125,7 @@ def _replayed(
 
 
 def _may_leave(running: AppContext, trajectory_id: str) -> None:
-    """Let stored content go to another model only where every step is allowed for ``eval``.
+    """Let stored content go to another model, or to tools, only where every step is allowed for ``eval``.
 
     Raises:
         ConfigurationError: a step is not.
@@ -138,8 +138,8 @@ def _may_leave(running: AppContext, trajectory_id: str) -> None:
     ).to_pylist()
     if rows[0]["n"]:
         raise ConfigurationError(
-            f"{rows[0]['n']} steps of {trajectory_id} are not allowed for the purpose eval, so their"
-            " tool answers may not go to another model. See `headrace policy explain`."
+            f"{rows[0]['n']} steps of {trajectory_id} are not allowed for the purpose eval, so what"
+            " they say may not go elsewhere. See `headrace policy explain`."
         )
 
 

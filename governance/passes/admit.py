@@ -83,6 +83,8 @@ class Admissions:
         self._pseudonym_key = pseudonym_key
         self._now = now
         self._live = live or {}
+        self._handed_on: dict[str, tuple[str, ...]] = {}
+        """Whom other sessions concerned that a call stands on, by its step."""
         self._joined: dict[tuple[str, str], set[str]] = defaultdict(set)
         for one in corrections:
             self._joined[one.tenant_id, one.trajectory_id].add(one.stored_trajectory_id)
@@ -94,13 +96,19 @@ class Admissions:
     def admit(self, placed: Sequence[PlacedCall]) -> AdmittedBatch[AdmittedCall]:
         """Admit calls before anybody looks at their content.
 
-        What a conversation loses, by a header or with a person in it, stays away from its later calls.
+        What a conversation loses, by a header or with a person in it, stays away from its later calls. A session
+        that stands on another one is about the people of that one, too.
         """
         result = AdmittedBatch[AdmittedCall]([], [])
         withheld = self._withheld_before(placed)
         unanswered = self._unanswered_before(placed)
+        people = self._people_before(placed)
         for one in placed:
+            self._hand_on(one, people)
             answer = self._admit(one, self._inherited(one, withheld))
+            if isinstance(answer, AdmittedCall):
+                named = (*([answer.end_user] if answer.end_user else []), *answer.named)
+                people[_conversation(one)].append((one.call.exchange.started_at, named))
             if answer.admission is not None:
                 withheld[_conversation(one)] = answer.admission.consent.withheld
             if isinstance(answer, AdmittedCall):
@@ -140,18 +148,19 @@ class Admissions:
         call = placed.call
         if call.exchange.outcome is ExchangeOutcome.REFUSED:
             return ended_early(call, "refused", placed)
-        live = self._live.get(placed.step_id)
+        live, handed_on = self._live.get(placed.step_id), self._handed_on.get(placed.step_id, ())
         try:
             end_user = self._end_user(call)
             admission = self._ask(
                 call,
                 end_user=end_user,
-                subjects=self._named(call, subject_ids),
+                subjects=(*self._named(call, subject_ids), *handed_on),
                 withheld=withheld,
                 trajectories=self._gone_on(placed),
                 live=live,
             )
-            named = (*self._named(call, recorded_ids), *(live.people if live else ()))
+            others = live.people if live else handed_on
+            named = (*self._named(call, recorded_ids), *others)
         except NoAnswerError:
             return held_early(call, "policy", AWAITS_ANSWER, placed)
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
@@ -182,10 +191,11 @@ class Admissions:
 
     def _with_findings(self, one: RedactedCall) -> RedactedCall:
         found = found_in(one.clean, one.clean.context)
+        handed_on = self._handed_on.get(one.step_id, ())
         admission = self._ask(
             one.placed.call,
             end_user=one.end_user,
-            subjects=(*self._named(one.placed.call, subject_ids), *found.subjects),
+            subjects=(*self._named(one.placed.call, subject_ids), *found.subjects, *handed_on),
             classes=data_classes(found.report.counts),
             withheld=one.withheld,
             trajectories=self._gone_on(one.placed),
@@ -264,6 +274,32 @@ class Admissions:
             for trajectory, purposes in self._known.withheld(tenant, trajectories).items()
         }
 
+    def _people_before(
+        self, calls: Sequence[PlacedCall]
+    ) -> dict[tuple[str, str], list[tuple[datetime, tuple[str, ...]]]]:
+        """Return whom steps concern of other sessions that these calls stand on, with their times."""
+        found: dict[tuple[str, str], list[tuple[datetime, tuple[str, ...]]]] = defaultdict(list)
+        asked: dict[str, set[str]] = defaultdict(set)
+        for one in calls:
+            if one.source_trajectory_id is not None:
+                asked[one.call.exchange.client.tenant_id].add(one.source_trajectory_id)
+        for tenant, names in asked.items():
+            for row in self._known.decisions_in(tenant, names):
+                found[tenant, row.trajectory_id].append((row.started_at, row.subjects))
+        return found
+
+    def _hand_on(
+        self,
+        placed: PlacedCall,
+        people: Mapping[tuple[str, str], Sequence[tuple[datetime, tuple[str, ...]]]],
+    ) -> None:
+        """Note whom the session that a call stands on concerned before it."""
+        exchange = placed.call.exchange
+        before = people.get((exchange.client.tenant_id, placed.source_trajectory_id or ""), ())
+        named = (one for at, some in before if at <= exchange.started_at for one in some)
+        if whom := tuple(dict.fromkeys(named)):
+            self._handed_on[placed.step_id] = whom
+
     def _unanswered_before(
         self, calls: Sequence[PlacedCall]
     ) -> dict[tuple[str, str], list[UnansweredCall]]:
@@ -321,11 +357,11 @@ class Admissions:
         return asked
 
     def _gone_on(self, placed: PlacedCall) -> tuple[str, ...]:
-        """Return the trajectories that a call goes on: its own, one whose history it took over under another
-        session's name, and those that steps of these were stored in.
+        """Return the trajectories that a call goes on: its own, one of another session that this one stands on, and
+        those that steps of these were stored in.
         """
-        tenant, resumed = placed.call.exchange.client.tenant_id, placed.resumed_trajectory_id
-        names = [placed.trajectory_id, *([resumed] if resumed else [])]
+        tenant, source = placed.call.exchange.client.tenant_id, placed.source_trajectory_id
+        names = [placed.trajectory_id, *([source] if source else [])]
         joined = (one for name in names for one in sorted(self._joined.get((tenant, name), ())))
         return tuple(dict.fromkeys([*names, *joined]))
 

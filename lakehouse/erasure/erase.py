@@ -26,6 +26,7 @@ from lakehouse.erasure.removal import (
 from lakehouse.erasure.retention import Holds, due_alone, due_trajectories, without_held
 from lakehouse.errors import in_one_line
 from lakehouse.schema.tables import TABLES
+from trajectory.assembly.placer import STANDS_ON
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError, RetryableError
 
@@ -114,8 +115,9 @@ def erase_subject(
         _record(lake, tenant, subjects, removal_id, "requested", reference, {})
     with lake.lease(alone=not dry_run), _explained():
         lake.recover()
-        names, held = _trajectories_of(lake, tenant, subjects, holds)
-        held_subjects = _subjects_in(lake, tenant, subjects, held)
+        concerned = _concerned(lake, tenant, subjects)
+        names, held = without_held(lake, tenant, concerned, holds)
+        held_subjects = _subjects_in(concerned, held)
         feedback = {tenant: _wide_feedback(lake, tenant, names, holds)}
         unfinished = _unfinished(lake, tenant, subjects, removal_id)
         if names and not dry_run:  # first: what goes tells whom its later calls belong to
@@ -300,28 +302,40 @@ def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _trajectories_of(
-    lake: "Lake", tenant: str, subjects: Sequence[str], holds: Holds | None
-) -> tuple[list[str], list[str]]:
-    """Return the trajectories that concern the person, and more that a legal hold keeps."""
-    rows = lake.query(
-        "SELECT DISTINCT trajectory_id FROM governance "
-        "WHERE tenant_id = ? AND list_has_any(subjects, ?::VARCHAR[]) ORDER BY ALL",
-        parameters=[tenant, list(subjects)],
+def _concerned(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the trajectories that concern these people, each with whom.
+
+    Where a session took over the history of one, or was started by its agent, after a step that concerns a person,
+    what that session holds is the person's too, whomever its calls name.
+    """
+    rows: list[dict[str, Any]] = lake.query(
+        """
+        WITH RECURSIVE concerned AS (
+            SELECT subject, trajectory_id, min(started_at) AS since FROM (
+                SELECT unnest(subjects) AS subject, trajectory_id, started_at FROM governance
+                WHERE tenant_id = $tenant AND list_has_any(subjects, $subjects::VARCHAR[])
+            ) WHERE list_contains($subjects::VARCHAR[], subject) GROUP BY ALL
+            UNION
+            SELECT c.subject, l.trajectory_id, t.started_at FROM concerned c
+            JOIN steps f ON f.trajectory_id = c.trajectory_id AND f.started_at >= c.since
+            JOIN links l ON l.from_step_id = f.step_id AND l.trajectory_id <> f.trajectory_id
+            JOIN steps t ON t.step_id = l.to_step_id
+            WHERE f.tenant_id = $tenant AND l.tenant_id = $tenant AND t.tenant_id = $tenant
+                AND list_contains($kinds::VARCHAR[], l.kind)
+        )
+        SELECT DISTINCT trajectory_id, subject FROM concerned ORDER BY ALL
+        """,
+        parameters={"tenant": tenant, "subjects": [*subjects], "kinds": [*STANDS_ON]},
     ).to_pylist()
-    return without_held(lake, tenant, rows, holds)
+    return rows
 
 
 def _subjects_in(
-    lake: "Lake", tenant: str, subjects: Sequence[str], trajectories: Sequence[str]
+    concerned: Sequence[dict[str, Any]], trajectories: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return those of the subjects whom a step of these trajectories concerns."""
-    rows = lake.query(
-        "SELECT DISTINCT unnest(subjects) AS subject FROM governance WHERE tenant_id = ? "
-        "AND trajectory_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY ALL",
-        parameters=[tenant, list(trajectories)],
-    )
-    return tuple(name for name in rows["subject"].to_pylist() if name in {*subjects})
+    """Return the people whom these trajectories concern."""
+    found = {row["subject"] for row in concerned if row["trajectory_id"] in {*trajectories}}
+    return tuple(sorted(found))
 
 
 def _remove(

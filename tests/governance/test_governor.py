@@ -508,7 +508,7 @@ def test_a_call_of_a_conversation_that_was_erased_belongs_to_whom_it_concerned(
         assembly(
             placed(call(1, [user("zebras")])),
             placed(call(2, [user("zebras")]), trajectory="t2"),
-            placed(call(2, [user("zebras")]), "step0", "t3", resumed_trajectory_id="t1"),
+            placed(call(2, [user("zebras")]), "step0", "t3", source_trajectory_id="t1"),
             placed(call(3, [user("hello")]), "step4", trajectory="t4"),
         ),
         corrections=(joined,),

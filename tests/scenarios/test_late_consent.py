@@ -1,5 +1,6 @@
 """What a call says of consent, or whom it belongs to, holds for its conversation in whatever order calls come."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,3 +119,81 @@ def test_an_opt_out_goes_with_a_history_that_another_session_takes_over(
     for part in [whole] if batches == 1 else [whole[:1], whole[1:]]:
         house.govern(*part)
     assert purposes(house) == [LEFT, LEFT, LEFT, {*ALL}]
+
+
+def handed_on(number: int, how: str, *headers: tuple[str, str], session: str = "s2") -> Exchange:
+    """Return the first call of a session that takes over the history of session s1, or that its agent started."""
+    if how == "history":
+        return call(number, gone_on("Refund me."), *headers, session=session)
+    parent = ("x-headrace-parent", "s1")
+    return call(number, said("Look it up."), parent, *headers, session=session)
+
+
+HOW = pytest.mark.parametrize("how", ["history", "sub-agent"])
+
+
+@HOW
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_opt_out_goes_with_what_is_handed_on_to_another_session(
+    house: PlantedInstallation, how: str, batches: int
+) -> None:
+    whole = [
+        call(1, said("Refund me."), OPT_OUT),
+        handed_on(2, how),
+        call(3, said("Thanks."), session="s2"),
+        call(4, said("Hello."), session="s3"),
+    ]
+    for part in [whole] if batches == 1 else [whole[:1], whole[1:]]:
+        house.govern(*part)
+    assert purposes(house) == [LEFT, LEFT, LEFT, {*ALL}]
+
+
+@HOW
+@pytest.mark.parametrize("late", [False, True])
+def test_an_erasure_takes_what_was_handed_on_to_other_sessions(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], how: str, late: bool
+) -> None:
+    """The first session's words stand in the second one, and that one's in the third, which names nobody."""
+    first = [call(1, said("Hello."), session="s9"), call(2, said("Refund me."), user=PERSON)]
+    others = [
+        handed_on(3, how),
+        call(4, said("The zebras are sent."), session="s2"),
+        call(5, said("Ask him."), ("x-headrace-parent", "s2"), session="s3"),
+    ]
+    for part in [others, first] if late else [[*first, *others]]:
+        house.govern(*part)
+    assert run(["erase", PERSON, "--tenant", "acme", "--yes", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["reach"]["trajectories"]) == 3
+    assert purposes(house) == [{*ALL}]
+    assert house.at_rest(["zebras"]) == {}
+    assert house.govern(call(6, said("And now?"), session="s3")) == {"left_out": 1}
+
+
+@HOW
+def test_an_erasure_leaves_what_was_handed_on_before_the_person_came(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    house.govern(
+        call(1, said("Refund me.")), handed_on(2, how), call(3, said("I am Jo."), user=PERSON)
+    )
+    assert run(["erase", PERSON, "--tenant", "acme", "--yes", "--json"]) == 0
+    capsys.readouterr()
+    rows = Lake.open(str(house.home.lake)).query("SELECT started_at FROM steps")
+    assert rows.num_rows == 1
+
+
+@HOW
+def test_a_withdrawal_reaches_what_was_handed_on_to_other_sessions(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    house.govern(
+        call(1, said("Refund me."), user=PERSON),
+        handed_on(2, how),
+        call(3, said("Thanks."), session="s2"),
+        call(4, said("Ask him."), ("x-headrace-parent", "s2"), session="s3"),
+        call(5, said("Hello."), session="s9"),
+    )
+    assert purposes(house) == [{*ALL}] * 5
+    assert run(["consent", "withdraw", PERSON, "--tenant", "acme", "--purpose", "eval"]) == 0
+    capsys.readouterr()
+    assert purposes(house) == [*[{*ALL} - {"eval"}] * 4, {*ALL}]

@@ -10,7 +10,7 @@ from trajectory.assembly.effects import SideEffect
 from trajectory.assembly.fact_maker import FactMaker
 from trajectory.assembly.fingerprint import Fingerprinter
 from trajectory.assembly.graph import DROPPED, HELPERS, SUBAGENT_CALL, StateIndex
-from trajectory.assembly.placer import RESUMED, Placer
+from trajectory.assembly.placer import STANDS_ON, Placer
 from trajectory.assembly.quotations import is_near
 from trajectory.assembly.result import Assembly, PlacedCall, PlacedCorrection, PlacedLink
 from trajectory.assembly.sessions import place_feedback
@@ -126,7 +126,7 @@ class Assembler:
         before, self._placer.before = self._placer.before, {}
         for fact in (*fresh, *released):
             before.pop(fact, None)
-        placed = [_placed(fact, self._resumed(fact)) for fact in (*fresh, *released)]
+        placed = [_placed(fact, self._source(fact)) for fact in (*fresh, *released)]
         judged = [fact for fact in (*fresh, *released) if not _is_context(fact)]
         self.fresh, self.moved = sorted(judged, key=_began), before
         tenants = {name: sender.client.tenant_id for name, sender in self.senders.items()}
@@ -167,12 +167,18 @@ class Assembler:
             self._placer.place(fact)
             self._latest = max(self._latest, fact.order)
 
-    def _resumed(self, fact: Fact) -> str | None:
-        """Return the trajectory whose history the call took over under another session's name."""
+    def _source(self, fact: Fact) -> str | None:
+        """Return the trajectory of another session whose history the call took over, or whose agent started it."""
+        placement = fact.placement
+        if placement is None:
+            return None
         steps = (
-            self._index.steps.get(link.from_step_id) for link in fact.links if link.kind == RESUMED
+            self._index.steps.get(link.from_step_id)
+            for link in fact.links
+            if link.kind in STANDS_ON
         )
-        return next((step.trajectory_id for step in steps if step is not None), None)
+        names = (step.trajectory_id for step in steps if step is not None)
+        return next((name for name in names if name != placement.trajectory_id), None)
 
     def _misled_by(self, fresh: Sequence[Fact], listings: Sequence[Fact]) -> set[Fact]:
         """Return dispatches placed without what is known now: results told later, late listings."""
@@ -396,7 +402,7 @@ def _started(call: Call) -> tuple[datetime, str]:
     return call.exchange.started_at, call.exchange.exchange_id
 
 
-def _placed(fact: Fact, resumed: str | None) -> PlacedCall:
+def _placed(fact: Fact, source: str | None) -> PlacedCall:
     call, placement = fact.call, fact.placement
     if call is None or placement is None:
         raise ValueError("a fact of this batch has its call and its place")
@@ -417,7 +423,7 @@ def _placed(fact: Fact, resumed: str | None) -> PlacedCall:
         retry_of=placement.retry_of,
         duplicate_of=placement.duplicate_of,
         session_hint=placement.session_hint,
-        resumed_trajectory_id=resumed,
+        source_trajectory_id=source,
         group_id=placement.group_id,
         side_effect=placement.side_effect,
         context_is_delta=placement.is_delta,

@@ -20,6 +20,8 @@ from trajectory.assembly.sessions import Identity, identify
 SUBAGENT_RETURN = "subagent_return"
 RESUMED = "prefix"
 """Kind of the link to a step of another session whose history a call took over."""
+STANDS_ON = (RESUMED, SUBAGENT_CALL)
+"""Kinds of links from a step of another session that may have handed on what was said there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ class PlacedCall:
     """step_id of a stored step with the same context and the same output: nothing new to store."""
     session_hint: str | None = None
     """Keyed hash of the strongest session name that the client sent."""
-    resumed_trajectory_id: str | None = None
-    """The trajectory of another session whose history this call took over."""
+    source_trajectory_id: str | None = None
+    """The trajectory of another session that this one stands on: its history was taken over, or it started this one."""
     group_id: str | None = None
     side_effect: str | None = None
     """What a dispatched tool does to the world (see ``trajectory.assembly.effects``); None for models."""

@@ -175,7 +175,7 @@ def test_a_session_header_beats_the_prefix() -> None:
     assert [link.kind for link in assembly.links] == ["prefix"]
     assert placed[2].context_keep == 0
     known = placed[0].trajectory_id
-    assert [item.resumed_trajectory_id for item in placed] == [None, None, known]
+    assert [item.source_trajectory_id for item in placed] == [None, None, known]
 
 
 def test_a_fork_counts_up_and_is_linked() -> None:

@@ -175,8 +175,11 @@ def prices(context: typer.Context, as_json: JsonOption = False) -> None:
 def vacuum(
     context: typer.Context,
     hours: Annotated[
-        float, typer.Option(help="How long files that left a table stay for time travel.")
-    ] = 168,
+        float | None,
+        typer.Option(
+            help="How long files that left a table stay for time travel; by default lake.vacuum_hours."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
     ] = False,
@@ -185,7 +188,9 @@ def vacuum(
     """Remove files that left the tables longer ago than the horizon."""
     from lakehouse.maintenance.table_maintenance import vacuum as vacuum_tables
 
-    removed = vacuum_tables(AppContext.of(context).lake, hours=hours, dry_run=dry_run)
+    running = AppContext.of(context)
+    hours = running.settings.lake.vacuum_hours if hours is None else hours
+    removed = vacuum_tables(running.lake, hours=hours, dry_run=dry_run)
     rows = [{"table": table, "files": len(files)} for table, files in removed.items()]
     print_rows(rows, as_json=as_json)
 

@@ -577,3 +577,15 @@ def test_sql_of_an_earlier_state(capsys: pytest.CaptureFixture[str], home: Path)
         assert json.loads(answer) == [{"n": count}]
     assert "neither a moment" in complaint(capsys, "sql", query, "--as-of", "soon", code=2)
     assert "no table 'x'" in complaint(capsys, "sql", query, "--as-of", "x=1", code=2)
+
+
+def test_a_vacuum_by_hand_leaves_what_the_setting_keeps_for_time_travel(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    place = "lakehouse.maintenance.table_maintenance.vacuum"
+    monkeypatch.setattr(place, lambda _lake, *, hours, dry_run: asked.append(hours) or {})
+    monkeypatch.setenv("HEADRACE_LAKE_VACUUM_HOURS", "2000")
+    printed(capsys, "lake", "vacuum")
+    printed(capsys, "lake", "vacuum", "--hours", "48")
+    assert asked == [2000, 48]

@@ -221,6 +221,13 @@ class AuditLog:
         except OSError:
             return None
 
+    def is_of_another_key(self) -> bool:
+        """Tell whether another key made both the first entry and what stands beside the log."""
+        first = next(self.entries(), None)
+        if first is None or not self._beside.exists() or self._noted() is not None:
+            return False
+        return sealed(first, self._key).entry_hash != first.entry_hash
+
     def _witnessed(self) -> AuditHead | None:
         """Return how far the log went as the witness has it; None where it has nothing of ours."""
         data = None if self._witness is None else self._witness.get()

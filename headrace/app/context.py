@@ -47,7 +47,7 @@ class AppContext:
         """Derived keys; made on first use of a fresh home.
 
         Raises:
-            ConfigurationError: the master key is gone, malformed, or others could read it.
+            ConfigurationError: the master key is gone, another one, malformed, or others could read it.
         """
         if self.home.needs_its_key and not key_is_there(self.home.secrets):
             raise ConfigurationError(
@@ -56,7 +56,9 @@ class AppContext:
                 "HEADRACE_MASTER_KEY. Another key would not open the spool, find people or verify "
                 "the audit log; to begin anew, give another home."
             )
-        return load_secrets(self.home.secrets, create=True)
+        secrets = load_secrets(self.home.secrets, create=True)
+        refuse_another_key(self.home, secrets)
+        return secrets
 
     @cached_property
     def lake(self) -> "Lake":
@@ -139,3 +141,19 @@ class AppContext:
     def of(cls, context: typer.Context) -> "AppContext":
         """Return what the root command made."""
         return cast(AppContext, context.find_root().obj)
+
+
+def refuse_another_key(home: Home, secrets: Secrets) -> None:
+    """Refuse a master key that the home was not made with: it would find nobody, and say so of everybody.
+
+    Raises:
+        ConfigurationError: the audit log was made with another one.
+    """
+    from governance.audit import AuditLog
+
+    if AuditLog(home.audit / "audit.jsonl", secrets.derive(b"audit")).is_of_another_key():
+        raise ConfigurationError(
+            f"this master key is not the one that {home.root} was made with: put that one back "
+            f"({home.secrets / 'master.key'}, or HEADRACE_MASTER_KEY, which goes before it). Another key "
+            "does not open the spool, find people or verify the audit log."
+        )

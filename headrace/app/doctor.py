@@ -171,13 +171,14 @@ def _disk(settings: Settings, home: Home) -> Iterator[CheckResult]:
 
 
 def _secrets(settings: Settings, home: Home) -> Iterator[CheckResult]:
+    from headrace.app.context import refuse_another_key
     from headrace.app.master_key import key_is_there, load_secrets
 
     if not key_is_there(home.secrets) and not _holds_anything(settings):
         yield CheckResult("master key", "warning", "none yet", "`headrace up` makes one.")
         return
-    load_secrets(home.secrets)
-    yield CheckResult("master key", "ok", "readable by its owner alone")
+    refuse_another_key(home, load_secrets(home.secrets))
+    yield CheckResult("master key", "ok", "that of this home, readable by its owner alone")
 
 
 def _authority(_settings: Settings, home: Home) -> Iterator[CheckResult]:

@@ -244,6 +244,29 @@ def test_a_lost_master_key_is_not_replaced_where_something_was_made_with_it(
     printed(capsys, "audit", "verify")
 
 
+def test_another_master_key_is_refused_where_something_was_made_with_the_first(
+    capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed(capsys, "consent", "grant", "jo", "--tenant", "acme", "--purpose", "eval")
+    printed(capsys, "consent", "grant", "jo", "--tenant", "acme", "--purpose", "debug")
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    monkeypatch.setenv("HEADRACE_MASTER_KEY", "ab" * 32)
+    for command in (
+        ["consent", "show", "jo", "--tenant", "acme"],
+        ["erase", "jo", "--tenant", "acme", "--dry-run"],
+        ["audit", "verify"],
+        ["govern", "--once"],
+    ):
+        said = complaint(capsys, *command, code=2)
+        assert "not the one that" in said
+        assert "HEADRACE_MASTER_KEY" in said
+    findings = json.loads(printed(capsys, "doctor", "--json", code=1))
+    assert any("not the one that" in one["detail"] for one in findings)
+    assert {path: path.read_bytes() for path in before} == before
+    monkeypatch.delenv("HEADRACE_MASTER_KEY")
+    printed(capsys, "audit", "verify")
+
+
 def test_keys_are_shown_once_and_can_be_revoked(
     capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:

@@ -186,7 +186,7 @@ def _describe(
         if problem["type"] == "extra_forbidden":
             text = _unknown(problem["loc"])
         lines.append(f"{where or 'settings'}: {name}: {text}")
-    return "\n".join(lines) + "\nRun `headrace config show` to see every setting and its source."
+    return "\n".join(lines)
 
 
 def _unknown(place: tuple[int | str, ...]) -> str:
@@ -198,7 +198,9 @@ def _unknown(place: tuple[int | str, ...]) -> str:
         if isinstance(part, str) and part in model.model_fields:
             model = _model_in(model.model_fields[part].annotation) or model
     near = difflib.get_close_matches(str(place[-1]), model.model_fields, n=1)
-    return f"there is no such setting; did you mean {near[0]}?" if near else "no such setting"
+    if near:
+        return f"there is no such setting; did you mean {near[0]}?"
+    return f"no such setting. Valid: {', '.join(model.model_fields)}"
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -33,7 +33,10 @@ def list_trajectories(
         .lake.query(query, parameters={"tenant": tenant, "limit": limit})
         .to_pylist()
     )
-    print_rows(rows, as_json=as_json, empty="no trajectories yet; point an agent at the gateway")
+    empty = "no trajectories yet; point an agent at the gateway"
+    if tenant is not None:
+        empty = f"no trajectories of tenant {tenant!r} so far; check the spelling of --tenant"
+    print_rows(rows, as_json=as_json, empty=empty)
 
 
 @app.command()

@@ -261,6 +261,12 @@ def serve_models(
         )
         reconciler.start()
         announce(f"serving {', '.join(names) or 'every model that has a live version'}")
+        waits = [name for name in names if not (home.models / name / "live.json").exists()]
+        if waits:
+            announce(
+                f"no version of {', '.join(waits)} is live so far (`headrace train list`); it is served "
+                "once one is"
+            )
         try:
             while not stop.wait(_LOOK_SECONDS):
                 _look(reconciler)

@@ -150,6 +150,8 @@ def test_a_lake_that_may_only_be_read_is_only_read(
     monkeypatch.setattr("os.access", lambda *_: False)
     assert json.loads(printed(capsys, "sql", "select count(*) as n from steps", "--json"))
     assert "no trajectories yet" in complaint(capsys, "trajectory", "list", code=0)
+    said = complaint(capsys, "trajectory", "list", "--tenant", "acmee", code=0)
+    assert "no trajectories of tenant 'acmee' so far; check the spelling" in said
     assert {*(home / "lake").rglob("*")} == there
 
 

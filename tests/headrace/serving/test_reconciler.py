@@ -1,12 +1,15 @@
 """What serves follows the registry, and only once it is ready."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from headrace.serving.reconciler import VersionReconciler
+from headrace.app.home import Home
+from headrace.app.settings import ServeSettings
+from headrace.serving.reconciler import VersionReconciler, serve_models
 from proxy.routes.pins import FILE_NAME, Pins
 from train.registry.versions import ModelRegistry
 
@@ -267,3 +270,21 @@ def test_a_pins_file_that_cannot_be_read_changes_nothing(place: Reconciliation) 
     place.host.up.add("shop@0001")
     place.reconciler.publication.with_name(FILE_NAME).write_bytes(b"no database" * 500)
     assert place.published() == {"live": "shop@0001"}
+
+
+def test_a_model_without_a_version_is_named_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def announce(text: str) -> None:
+        said.append(text)
+        if len(said) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("headrace.serving.reconciler._host", lambda *_: nullcontext())
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    home = Home(tmp_path).create()
+    with pytest.raises(KeyboardInterrupt):
+        serve_models(ServeSettings(), home, names=["shop"], announce=announce)
+    assert said[1].startswith("no version of shop is live so far")

@@ -181,7 +181,10 @@ def _prepared(
 
 def lot(stick: bytes, label: str) -> float:
     """Return a session's lot, between 0 and 1; each trial draws anew."""
-    digest = blake2b(stick, digest_size=8, key=label.encode()[:64]).digest()
+    key = label.encode()
+    if len(key) > blake2b.MAX_KEY_SIZE:  # cut off, versions of a long name would draw alike
+        key = blake2b(key).digest()
+    digest = blake2b(stick, digest_size=8, key=key).digest()
     return int.from_bytes(digest) / 2**64
 
 

@@ -14,7 +14,13 @@ import openai
 import pytest
 
 from proxy.config import CredentialSource, GatewayConfig, Route
-from proxy.routes.model_versions import Publication, PublishedVersion, ServedModel, with_model
+from proxy.routes.model_versions import (
+    Publication,
+    PublishedVersion,
+    ServedModel,
+    lot,
+    with_model,
+)
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.ports import free_port
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
@@ -297,3 +303,15 @@ def test_a_file_that_is_not_a_publication_is_told_and_ignored(
         publication.refresh()
         assert one.choose(None).label == LIVE  # type: ignore[union-attr]
     assert "what served before goes on" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["shop", "s" * 63])
+def test_each_trial_draws_other_sessions(name: str) -> None:
+    sessions = [b"session-%d" % number for number in range(200)]
+    first, second = (
+        {one for one in sessions if lot(one, f"{name}@{version}") < 0.5}
+        for version in ("0001", "0002")
+    )
+    assert first
+    assert first - second
+    assert second - first

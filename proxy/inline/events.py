@@ -152,6 +152,8 @@ class ChatEvents(AnswerEvents):
                 out[name] = [moved(a, channel.restorer) for a in told] if channel else told
             elif name == "reasoning_details":
                 out[name] = one  # may be signed, in a later piece
+            elif name == "content" and isinstance(one, list):
+                out[name] = [self._part(event, part, at) for part in one]
             elif isinstance(one, str) and name != "role":
                 again = _choice_of(event, at, lambda text, name=name: {"delta": {name: text}})  # type: ignore[misc]
                 put = self._said if name == "content" else self._piece
@@ -159,6 +161,13 @@ class ChatEvents(AnswerEvents):
             else:
                 out[name] = self._surrogates.value(one)
         return out
+
+    def _part(self, event: Event, part: Any, at: Any) -> Any:
+        """Return a part of content that comes as a list, as Mistral's: its text goes on with what came before."""
+        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+            return self._surrogates.value(part)
+        again = _choice_of(event, at, lambda text: {"delta": {"content": text}})
+        return {**part, "text": self._said((at, "content"), part["text"], again)}
 
     def _call(self, event: Event, call: Any, at: Any) -> Any:
         return self._called(event, call, at, call.get("index")) if isinstance(call, dict) else call

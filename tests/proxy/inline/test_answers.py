@@ -224,6 +224,25 @@ def test_citations_of_a_stream_move_with_their_text(names: list[str]) -> None:
         assert whole[moved["start_index"] : moved["end_index"]] == "says so"
 
 
+@pytest.mark.parametrize("names", [NAMES, REALISTIC], ids=["tokens", "realistic"])
+def test_content_that_comes_in_lists_of_parts_is_one_text(names: list[str]) -> None:
+    text = f"I am {names[0]}, {names[1]}."
+    pieces: list[Any] = [text[at : at + 5] for at in range(0, len(text), 5)]
+    pieces[::2] = [[{"type": "text", "text": piece}] for piece in pieces[::2]]
+    source = {"type": "reference", "reference_ids": [0]}
+    deltas: list[Any] = [{"content": piece} for piece in (*pieces, [source])]
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    data = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in chunks)
+    told = through("/v1/chat/completions", data, [], names=names)
+    said = ""
+    for line in told.decode().split("\n\n")[:-1]:
+        content = json.loads(line.removeprefix("data: "))["choices"][0]["delta"].get("content", "")
+        parts = content if isinstance(content, list) else [{"text": content}]
+        said += "".join(part.get("text", "") for part in parts)
+    assert said == f"I am {VALUES[0]}, {VALUES[1]}."
+
+
 def test_citations_move_with_their_text_or_are_taken_out() -> None:
     text = f"{NAMES[1]} says so"
     cited = {"type": "url_citation", "start_index": len(NAMES[1]) + 1, "end_index": len(text)}

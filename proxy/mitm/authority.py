@@ -65,22 +65,6 @@ def ensure_authority(directory: Path) -> Authority:
     return load_authority(directory)
 
 
-def create_authority(directory: Path) -> Authority:
-    """Make a new authority (EC P-256) and write key, certificate and bundle.
-
-    Raises:
-        ConfigurationError: the folder already holds one; clients trust it, so it stays.
-    """
-    make_folders(directory, mode=0o700)
-    with locked(directory, wait=True):
-        for name in (KEY_FILE, CERTIFICATE_FILE):
-            if (directory / name).exists():
-                raise ConfigurationError(
-                    f"{directory / name}: there is an authority already; it is never overwritten"
-                )
-        return _make(directory)
-
-
 def _make(directory: Path) -> Authority:
     """Make what is missing; a key that stands alone was left by a process that was killed here.
 

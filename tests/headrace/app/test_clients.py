@@ -20,7 +20,7 @@ from headrace.app.clients import base_url_environment, local_client_key, proxy_e
 from headrace.app.home import Home
 from proxy.clients.keys import KeyRegistry
 from proxy.config import GatewayConfig
-from proxy.mitm.authority import TRUST_STORE_PASSWORD, create_authority
+from proxy.mitm.authority import TRUST_STORE_PASSWORD, ensure_authority
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.provider import provider
 from tests.support.tls import Tls, tls
@@ -109,7 +109,7 @@ def test_base_urls_name_a_host_that_the_certificate_holds_for(
 
 
 def test_the_trust_store_for_java_holds_the_bundle(tmp_path: Path) -> None:
-    authority = create_authority(tmp_path)
+    authority = ensure_authority(tmp_path)
     data = authority.bundle_path.with_suffix(".p12").read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old roots have serial numbers that are now forbidden

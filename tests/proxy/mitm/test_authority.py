@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from proxy.mitm.authority import (
     CERTIFICATE_FILE,
     KEY_FILE,
-    create_authority,
     ensure_authority,
     load_authority,
     system_roots,
@@ -24,8 +23,6 @@ def test_it_is_made_once_and_then_loaded(tmp_path: Path) -> None:
     assert made.certificate == again.certificate
     assert isinstance(made.key.curve, ec.SECP256R1)
     assert (tmp_path / "ca" / "ca.key").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ConfigurationError, match="never overwritten"):
-        create_authority(tmp_path / "ca")
 
 
 def test_those_who_come_first_at_once_have_the_same(tmp_path: Path) -> None:
@@ -41,7 +38,7 @@ def test_those_who_come_first_at_once_have_the_same(tmp_path: Path) -> None:
 
 
 def test_one_that_was_killed_while_it_was_made_is_finished(tmp_path: Path) -> None:
-    other = create_authority(tmp_path / "other")
+    other = ensure_authority(tmp_path / "other")
     (tmp_path / "ca").mkdir()
     # The key is written first; nobody can trust it before its certificate and its bundle are there.
     (tmp_path / "ca" / KEY_FILE).write_bytes((tmp_path / "other" / KEY_FILE).read_bytes())
@@ -66,7 +63,7 @@ def test_a_disk_that_refuses_leaves_no_half_key(
 
 
 def test_the_bundle_holds_the_systems_roots_too(tmp_path: Path) -> None:
-    authority = create_authority(tmp_path)
+    authority = ensure_authority(tmp_path)
     bundle = authority.bundle_path.read_bytes()
     assert system_roots().rstrip() in bundle
     assert (authority.directory / CERTIFICATE_FILE).read_bytes() in bundle
@@ -74,7 +71,7 @@ def test_the_bundle_holds_the_systems_roots_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["ca.key", "ca.pem"])
 def test_half_an_authority_is_refused(tmp_path: Path, missing: str) -> None:
-    create_authority(tmp_path)
+    ensure_authority(tmp_path)
     (tmp_path / missing).unlink()
     with pytest.raises(ConfigurationError, match="missing beside the rest"):
         ensure_authority(tmp_path)
@@ -82,8 +79,8 @@ def test_half_an_authority_is_refused(tmp_path: Path, missing: str) -> None:
 
 
 def test_a_foreign_key_is_refused(tmp_path: Path) -> None:
-    create_authority(tmp_path / "one")
-    create_authority(tmp_path / "two")
+    ensure_authority(tmp_path / "one")
+    ensure_authority(tmp_path / "two")
     (tmp_path / "one" / "ca.key").write_bytes((tmp_path / "two" / "ca.key").read_bytes())
     with pytest.raises(ConfigurationError, match="does not belong"):
         load_authority(tmp_path / "one")

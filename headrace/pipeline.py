@@ -20,6 +20,8 @@ from headrace.services.waiting_cases import WaitingCases
 from lakehouse.lake import Lake
 from lakehouse.price_records import RecordedPrices
 from proxy.spool import SpoolBatch
+from trajectory.assembly.result import Assembly
+from trajectory.dialects.mcp import with_answer
 from trajectory.errors import RetryableError
 from trajectory.exchange import Exchange, has_folder
 
@@ -120,10 +122,9 @@ class Pipeline:
         # away the messages that these steps are going to name.
         with self.lake.lease():
             governor = self.governor()
-            governed = governor.judge(
-                self.source.without_stored(assembly, self.lake.known_content())
-            )
-            self._keep_back(batch, governed)
+            fresh = self.source.without_stored(assembly, self.lake.known_content())
+            governed = governor.judge(fresh)
+            self._keep_back(batch, fresh, governed)
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)
             governor.stored(governed)
@@ -191,9 +192,11 @@ class Pipeline:
         self.others.look(self.governor().legal_holds)
         self._decide_on_answered()
 
-    def _keep_back(self, batch: SpoolBatch, governed: GovernedBatch) -> None:
+    def _keep_back(
+        self, batch: SpoolBatch, assembly: Assembly, governed: GovernedBatch
+    ) -> None:
         """Keep, before the commit, what is held back, and the ids of people about whom there is no answer yet."""
-        self.quarantine.keep(_held_back(batch, governed))
+        self.quarantine.keep(_held_back(batch, assembly, governed))
         if self.awaited is not None:
             self.awaited.keep(governed.awaited)
 
@@ -242,8 +245,16 @@ def _without_folder(batch: SpoolBatch) -> Counter[str]:
     )
 
 
-def _held_back(batch: SpoolBatch, governed: GovernedBatch) -> list[Exchange]:
-    """Return the exchanges that go to quarantine: once governed, the spool lets go of them."""
+def _held_back(batch: SpoolBatch, assembly: Assembly, governed: GovernedBatch) -> list[Exchange]:
+    """Return the exchanges that go to quarantine: once governed, the spool lets go of them.
+
+    What another exchange brought to one is kept with it: a release brings it alone.
+    """
     held = {row.part_of or row.exchange_id for row in governed.quarantine}
     exchanges = [one for one in batch.records if isinstance(one, Exchange)] if held else []
-    return [one for one in exchanges if one.exchange_id in held]
+    calls = {one.call.exchange.exchange_id: one.call for one in assembly.placed} if held else {}
+    return [
+        with_answer(one, calls[one.exchange_id]) if one.exchange_id in calls else one
+        for one in exchanges
+        if one.exchange_id in held
+    ]

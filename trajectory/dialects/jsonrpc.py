@@ -78,7 +78,7 @@ def answer_to(exchange: Exchange, request_id: JsonValue | None) -> JsonRpcAnswer
     response = exchange.response
     if response is None:
         return JsonRpcAnswer(error=f"no response: {exchange.outcome.value}")
-    if response.status == 202:
+    if response.status == 202 and not is_event_stream(exchange):
         return JsonRpcAnswer(elsewhere=True)
     try:
         data = response_bytes(exchange)

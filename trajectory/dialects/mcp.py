@@ -7,6 +7,7 @@ and what a server asked a person to the answer. A listing of tools on such a str
 stream itself, so that it counts whenever the stream ends.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -48,6 +49,9 @@ _ASKED = {"elicitation/create": "approval", "sampling/createMessage": "sampling"
 """Methods by which a server asks its client, and the event that the answer is."""
 _EVENTS = {"resources/read": "retrieval", "prompts/get": "prompt"}
 """Methods by which a client reads, and the event that each is."""
+_STREAM, _TASK = "another stream", "task"
+"""In ``ext.answer``: where the result of a call came from, if not from its own exchange."""
+_OF_BODY = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
 _STEPS = {
     _CALL: names("name arguments"),
     _RESULT: names("taskId"),
@@ -244,7 +248,7 @@ def _with_tasks(calls: list[Call]) -> list[Call]:
         call = waiting.get(_task_name(look_up, told.arguments))
         if call is not None and call.dispatch is not None and id(call) not in found:
             dispatch = replace(call.dispatch, result=told.result, is_error=told.is_error)
-            ext: JsonObject = {**call.ext, "answer": "task"}
+            ext: JsonObject = {**call.ext, "answer": _TASK}
             found[id(call)] = replace(call, dispatch=dispatch, error=look_up.error, ext=ext)
             ext = {**look_up.ext, "method": _RESULT}
             found[id(look_up)] = replace(look_up, kind=CallKind.CONTROL, dispatch=None, ext=ext)
@@ -293,9 +297,34 @@ def _joined(call: Call, streams: _Streams) -> Call:
     )
     for message in messages:
         if message.get("id") == asked.get("id") and is_answer(message):
-            ext = {**call.ext, "answer": "another stream"}
+            ext = {**call.ext, "answer": _STREAM}
             return _answered(replace(call, ext=ext), read_answer(message))
     return call
+
+
+def with_answer(exchange: Exchange, call: Call) -> Exchange:
+    """Return a call's exchange with what others brought to it in its response, so that it reads the same alone."""
+    dispatch, response = call.dispatch, exchange.response
+    if call.dialect != Mcp.name or dispatch is None or response is None:
+        return exchange
+    posted = request_objects(exchange)
+    if call.ext.get("answer") in (_STREAM, _TASK):
+        asked = next(one for one in posted if as_text(one.get("method")) in _STEPS)
+        answer: JsonObject = {"result": dispatch.result}
+        if call.error is not None:
+            answer = {"error": {"message": call.error}}
+        brought: JsonObject = {"id": asked.get("id"), **answer}
+    elif dispatch.name in _ASKED and method_of(posted) == "response":
+        answers = (one for one in posted if name_media(one.get("result")) == dispatch.result)
+        told = next(answers, posted[0])
+        question: JsonObject = {"method": dispatch.name, "params": dispatch.arguments}
+        brought = {"id": told.get("id"), **question}
+    else:
+        return exchange
+    body = f"data: {json.dumps(brought)}\n\n".encode()
+    rest = (one for one in response.headers if one[0] not in _OF_BODY)
+    headers = (*rest, ("content-type", "text/event-stream"))
+    return replace(exchange, response=replace(response, headers=headers, body=body))
 
 
 def _session(exchange: Exchange) -> str:

@@ -161,7 +161,8 @@ of_each_kind = pytest.mark.parametrize("kind", KINDS)
 class House:
     """An installation whose policy holds long answers back, until it allows them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rule: str = RULE) -> None:
+        self._rule = rule
         self._policy = folder / "policy"
         shutil.copytree(SHIPPED / "default", self._policy)
         redaction = self._policy / "redaction.yaml"
@@ -174,7 +175,7 @@ class House:
 
     def _ask(self, most: int) -> None:
         asked = "  expectations:\n"
-        self._quality.write_text(self._shipped.replace(asked, asked + RULE % most, 1))
+        self._quality.write_text(self._shipped.replace(asked, asked + self._rule % most, 1))
 
     def allow(self) -> None:
         self._ask(10_000)
@@ -365,6 +366,31 @@ def test_nothing_of_a_held_call_rests_outside_the_seal(kind: str, tmp_path: Path
     house.allow()
     house.release(*house.cases())
     assert house.planted.at_rest([WORD])
+
+
+def test_a_released_tool_call_has_the_result_that_came_on_another_stream(tmp_path: Path) -> None:
+    house, at = House(tmp_path, RULE.replace("output_characters", "http_status")), began()
+    session = ("mcp-session-id", "S")
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "find"}}
+    found = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": WORD}]}}
+    stream = (("content-type", "text/event-stream"),)
+    house.capture(
+        whole(
+            at,
+            request=HttpRequest("POST", "/mcp", "", (session,), json.dumps(asked).encode()),
+            response=HttpResponse(202, (), b""),
+        ),
+        whole(
+            at + timedelta(seconds=1),
+            request=HttpRequest("GET", "/mcp", "", (session,), b""),
+            response=HttpResponse(200, stream, f"data: {json.dumps(found)}\n\n".encode()),
+        ),
+    )
+    assert house.planted.at_rest([WORD]) == {}
+    house.allow()
+    assert house.release(*house.cases()) == {"stored": 1}
+    (step,) = house.steps()
+    assert WORD in str(step)
 
 
 @of_each_kind

@@ -10,6 +10,7 @@ from tests.golden.calls.replay import load
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
+from trajectory.dialects.mcp import with_answer
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import Exchange
 from trajectory.reader import read_records
@@ -122,3 +123,35 @@ def test_a_stream_that_names_no_address_lists_for_its_own_path() -> None:
     call = read_exchange(stream)
     assert call.tools == ({"name": "add"},)
     assert call.ext["servers"] == [stream.upstream + "/sse"]
+
+
+def alone(records: list[Exchange], call: Call) -> Call:
+    """Return a call as its own exchange tells it, with what the others brought to it."""
+    (own,) = [one for one in records if one.exchange_id == call.exchange.exchange_id]
+    (read,) = dispatches([with_answer(own, call)])
+    return read
+
+
+@pytest.mark.parametrize("name", ["mcp_json", "mcp_stream", "mcp_resumed", "mcp_sse"])
+def test_an_exchange_with_what_others_brought_reads_the_same_alone(name: str) -> None:
+    records = exchanges(name)
+    for call in dispatches(records):
+        read = alone(records, call)
+        assert (read.dispatch, read.error) == (call.dispatch, call.error)
+        assert alone([with_answer(read.exchange, read)], read) == read
+
+
+def test_an_error_that_came_on_another_stream_reads_the_same_alone() -> None:
+    world = World()
+    session = {"mcp-session-id": "s"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add"}}
+    failed = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "no such tool"}}
+    stream = b"data: " + json.dumps(failed).encode() + b"\n\n"
+    records = [
+        world.exchange("/mcp", body, b"", status=202, headers=session),
+        world.exchange("/mcp", b"", stream, method="GET", headers=session),
+    ]
+    (call,) = dispatches(records)
+    assert call.error
+    read = alone(records, call)
+    assert (read.dispatch, read.error) == (call.dispatch, call.error)

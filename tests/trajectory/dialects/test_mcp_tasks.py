@@ -8,6 +8,7 @@ import pytest
 from tests.trajectory.world import World
 from trajectory.assembly import Assembler
 from trajectory.call import Call, CallKind
+from trajectory.dialects.mcp import with_answer
 from trajectory.exchange import Exchange
 from trajectory.reader import read_records
 
@@ -166,3 +167,25 @@ def test_what_a_server_asks_its_client_s_model_is_a_step() -> None:
     assert "sha256" in sent
     placed = Assembler(b"k" * 32).assemble([tool, answered]).placed
     assert len({one.trajectory_id for one in placed}) == 1
+
+
+def test_what_others_brought_stays_with_the_exchange_that_is_read_alone() -> None:
+    world = World()
+    question = {
+        "jsonrpc": "2.0",
+        "id": 9,
+        "method": "elicitation/create",
+        "params": {"message": "Which size?", "_meta": {"progressToken": 1}},
+    }
+    stream = b"data: " + json.dumps(question).encode() + b"\n\n"
+    told = {"jsonrpc": "2.0", "id": 9, "result": {"action": "accept"}}
+    records = [
+        *task_call(world),
+        world.exchange("/mcp", b"", stream, method="GET", headers=HEADERS),
+        world.exchange("/mcp", told, b"", status=202, headers=HEADERS),
+    ]
+    calls = [one for one in read(*records) if one.kind is CallKind.TOOL]
+    assert [one.dispatch.name for one in calls if one.dispatch] == ["slow", "elicitation/create"]
+    for call in calls:
+        (alone,) = read(with_answer(call.exchange, call))
+        assert (alone.kind, alone.dispatch) == (call.kind, call.dispatch)

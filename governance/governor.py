@@ -192,6 +192,7 @@ class Governor:
             late_decisions=late_decisions,
             awaited=late.awaited,
             answered=late.answered,
+            feedback_held=feedback.held,
         )
 
     def told(self, people: Sequence[PlacedPeople]) -> tuple[GovernanceRecord, ...]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from governance.consent import AWAITS_USER
 from trajectory.assembly.result import PlacedPeople
 from trajectory.canonical import JsonObject
+from trajectory.exchange import Feedback
 from trajectory.step import Correction, Harness, Link, Signal, Step, StoredMessage, Tokens
 
 
@@ -183,6 +184,16 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldFeedback:
+    """Feedback on what quarantine holds: it waits there, and is judged with the call."""
+
+    feedback: Feedback = field(repr=False)
+    calls: tuple[tuple[str, str], ...]
+    """The steps of the held calls that it is about, each with the exchange that is kept of it; an empty name
+    stands for a call that was released and is not judged yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class GovernedBatch:
     """All rows that one batch adds to the lake; written as one consistent whole."""
 
@@ -204,3 +215,5 @@ class GovernedBatch:
     """Whom stored steps turned out to be of, where nobody could be asked about them yet."""
     answered: tuple[tuple[str, str], ...] = ()
     """Tenants and steps that wait for no such answer any more."""
+    feedback_held: tuple[HeldFeedback, ...] = ()
+    """No row: it waits with the calls that it is about."""

@@ -118,6 +118,14 @@ class KnownContent(Protocol):
         """
         ...
 
+    def held(self, tenant_id: str, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the held calls of these steps and trajectories, by step or trajectory.
+
+        Each stands by its step, with the exchange that is kept of it; with an empty name where it was released
+        and is not judged yet.
+        """
+        ...
+
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """Return the first stored step that says each of these, where there is one."""
         ...
@@ -159,6 +167,7 @@ class MemoryKnownContent:
         self._conversations: dict[tuple[str, str], tuple[str, ...]] = {}
         self._said: dict[tuple[str, StepContent], str] = {}
         self._unanswered: dict[tuple[str, str], list[UnansweredCall]] = {}
+        self._held: dict[tuple[str, str], dict[str, str]] = {}
         self._ledger: dict[tuple[str, str], LedgerLine] = {}
         self._copies: dict[tuple[str, str], set[str]] = {}
 
@@ -185,6 +194,10 @@ class MemoryKnownContent:
                 place = (link.tenant_id, link.from_step_id)
                 self._copies.setdefault(place, set()).add(link.to_step_id)
         for case in batch.quarantine:
+            if case.step_id is not None and case.trajectory_id is not None:
+                for name in (case.step_id, case.trajectory_id):
+                    calls = self._held.setdefault((case.tenant_id, name), {})
+                    calls[case.step_id] = case.part_of or case.exchange_id
             if case.reason == AWAITS_ANSWER and case.trajectory_id is not None:
                 one = UnansweredCall(case.exchange_id, case.started_at, is_given_up=False)
                 self._unanswered.setdefault((case.tenant_id, case.trajectory_id), []).append(one)
@@ -258,6 +271,11 @@ class MemoryKnownContent:
                 one = UnansweredCall(row.step_id, row.started_at, is_given_up=False)
                 found[row.trajectory_id].append(one)
         return {name: calls for name, calls in found.items() if calls}
+
+    def held(self, tenant_id: str, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """See :class:`KnownContent`; nothing is released here."""
+        found = {name: self._held.get((tenant_id, name)) for name in names}
+        return {name: {**calls} for name, calls in found.items() if calls}
 
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """See :class:`KnownContent`."""

@@ -123,6 +123,7 @@ class Pipeline:
         with self.lake.lease():
             governor = self.governor()
             fresh = self.source.without_stored(assembly, self.lake.known_content())
+            fresh = self.quarantine.notes.put_to(fresh)
             governed = governor.judge(fresh)
             self._keep_back(batch, fresh, governed)
             self.checkpoints.announce(number, batch.cursor.to_json())
@@ -132,6 +133,7 @@ class Pipeline:
         # Before the checkpoint: a crash notes twice, never not at all.
         self._note(number, batch, governed)
         self.checkpoints.complete(number, self.source.due(done))
+        self.quarantine.notes.settle(fresh, governed)
         self.source.release()
         return BatchReport.of(number, batch, governed)
 
@@ -192,11 +194,10 @@ class Pipeline:
         self.others.look(self.governor().legal_holds)
         self._decide_on_answered()
 
-    def _keep_back(
-        self, batch: SpoolBatch, assembly: Assembly, governed: GovernedBatch
-    ) -> None:
+    def _keep_back(self, batch: SpoolBatch, assembly: Assembly, governed: GovernedBatch) -> None:
         """Keep, before the commit, what is held back, and the ids of people about whom there is no answer yet."""
         self.quarantine.keep(_held_back(batch, assembly, governed))
+        self.quarantine.notes.keep(assembly, governed, self.quarantine.names)
         if self.awaited is not None:
             self.awaited.keep(governed.awaited)
 

@@ -16,7 +16,7 @@ from governance.passes.rows import BatchRows
 from governance.policy.capture import CaptureField, CaptureLevel
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
-from governance.records import Decision, GovernanceRecord
+from governance.records import Decision, GovernanceRecord, HeldFeedback
 from governance.redact.report import NamePart, RedactionReport, RedactionScope
 from governance.redact.trajectory import CallRedactor, public_id
 from governance.retention import judge_retention
@@ -39,8 +39,11 @@ class JudgedFeedback(NamedTuple):
 
     signals: tuple[Signal, ...]
     decisions: tuple[GovernanceRecord, ...]
+    held: tuple[HeldFeedback, ...]
+    """What waits with the calls that it is about."""
 
 
+_NO_STEP, _NO_TRAJECTORY = "signal:step-not-stored", "signal:trajectory-not-stored"
 _PATHS = {"label": "/label/text"}
 """A label in a tool's answer names a thing; in feedback it is what a person says."""
 
@@ -207,8 +210,10 @@ class FeedbackJudge:
         stored = self._stored_targets(feedback, rows)
         trajectories = self._stored_trajectories(feedback, rows, corrections)
         name_parts = self._name_parts(feedback, rows)
+        calls = self._held_calls(feedback, rows, stored, trajectories)
         signals: list[Signal] = []
         decisions: list[GovernanceRecord] = []
+        held: list[HeldFeedback] = []
         for placed in feedback:
             try:
                 reason, consent = self._refusal(placed, rows, stored, trajectories)
@@ -216,22 +221,31 @@ class FeedbackJudge:
                     signal, report = self._signal(placed, rows, name_parts)
                     signals.append(signal)
                     # Without a trajectory that takes it along, its end is decided here.
-                    if report.changed or signal.trajectory_id is None:
+                    if report.changed or signal.trajectory_id is None or placed.was_held:
                         decisions.append(self._kept(placed, report, consent, now))
+                    continue
+                if reason in (_NO_STEP, _NO_TRAJECTORY) and (
+                    waits := calls.get(_held_by(placed, rows))
+                ):
+                    held.append(HeldFeedback(placed.feedback, tuple(waits.items())))
+                    decisions.append(
+                        self._row(placed, Decision.QUARANTINE, ("signal:held",), consent, now)
+                    )
                     continue
             except Exception as error:  # noqa: BLE001 (fail closed: leave the feedback out)
                 reason, consent = failed(error), None
             decisions.append(self._left_out(placed, reason, consent, now))
-        return JudgedFeedback(tuple(signals), tuple(decisions))
+        return JudgedFeedback(tuple(signals), tuple(decisions), tuple(held))
 
     def _unsaid(self, feedback: Sequence[PlacedFeedback]) -> Sequence[PlacedFeedback]:
         """Leave out what was said before under the same name: delivered again, it says nothing new.
 
-        It must not hold against what was said since.
+        It must not hold against what was said since. What waited in quarantine counts once, with whichever of its
+        calls comes first.
         """
         asked: dict[str, set[str]] = defaultdict(set)
         for placed in feedback:
-            if not placed.feedback.is_said_anew:
+            if placed.was_held or not placed.feedback.is_said_anew:
                 tenant, name = self._named(placed)
                 asked[tenant].add(name)
         stored = {
@@ -239,7 +253,15 @@ class FeedbackJudge:
             for tenant, names in asked.items()
             for name in self._known.known_signals(tenant, names)
         }
-        return [one for one in feedback if self._named(one) not in stored] if stored else feedback
+        said = {self._named(one) for one in feedback if not one.was_held}
+        unsaid = []
+        for one in feedback:
+            key = self._named(one)
+            if key in stored or (one.was_held and key in said):
+                continue
+            said.add(key)
+            unsaid.append(one)
+        return unsaid
 
     def _named(self, placed: PlacedFeedback) -> tuple[str, str]:
         """Return the tenant of a piece of feedback, and its stored name."""
@@ -255,6 +277,30 @@ class FeedbackJudge:
         for tenant, steps in asked.items():
             here |= self._known.known_steps(tenant, steps - rows.not_stored)
         return here
+
+    def _held_calls(
+        self,
+        feedback: Sequence[PlacedFeedback],
+        rows: BatchRows,
+        stored: set[str],
+        trajectories: set[tuple[str, str]],
+    ) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the held calls that feedback is about, with what is kept of them, by tenant and step or trajectory."""
+        asked: dict[str, set[str]] = defaultdict(set)
+        for placed in feedback:
+            tenant, name = _held_by(placed, rows)
+            if name and name not in stored and (tenant, name) not in trajectories:
+                asked[tenant].add(name)
+        found: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for tenant, names in asked.items():
+            for name, calls in self._known.held(tenant, names).items():
+                # Those of this batch are judged anew.
+                found[tenant, name] |= {one: calls[one] for one in calls.keys() - rows.not_stored}
+        for row in rows.quarantine:
+            if row.step_id is not None and row.trajectory_id is not None:
+                for name in (row.step_id, row.trajectory_id):
+                    found[row.tenant_id, name][row.step_id] = row.part_of or row.exchange_id
+        return found
 
     def _stored_trajectories(
         self,
@@ -294,13 +340,13 @@ class FeedbackJudge:
         if CaptureLevel.METADATA in levels:
             return "capture:metadata-only", consent
         if placed.step_id is not None and rows.follow(placed.step_id) not in stored:
-            return "signal:step-not-stored", consent
+            return _NO_STEP, consent
         kept_here = any(step.trajectory_id == placed.trajectory_id for step in rows.steps)
         if placed.trajectory_id in rows.left_out_trajectories and not kept_here:
             return "signal:trajectory-left-out", consent
         place = placed.trajectory_id
         if placed.step_id is None and place and (client.tenant_id, place) not in trajectories:
-            return "signal:trajectory-not-stored", consent
+            return _NO_TRAJECTORY, consent
         return None, consent
 
     def _name_parts(
@@ -434,6 +480,12 @@ class FeedbackJudge:
 def _about(placed: PlacedFeedback) -> str:
     """Return the stored name of what feedback is about: a trajectory, else a session or group."""
     return placed.trajectory_id or placed.target or ""
+
+
+def _held_by(placed: PlacedFeedback, rows: BatchRows) -> tuple[str, str]:
+    """Return the tenant of feedback, and the step or trajectory that it is about; no name for anything else."""
+    step = None if placed.step_id is None else rows.follow(placed.step_id)
+    return placed.feedback.client.tenant_id, step or placed.trajectory_id or ""
 
 
 def _facts(placed: PlacedFeedback) -> Facts:

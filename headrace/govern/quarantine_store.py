@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from headrace.app.home import Home
 from headrace.app.master_key import Secrets
+from headrace.govern.quarantine_notes import QuarantineNotes
 from proxy.spool import SpoolWriter
 from proxy.spool.exchanges import exchange_records
 from trajectory.errors import IntegrityError
@@ -50,6 +51,8 @@ class QuarantineStore:
         """Keep them in ``folder``, sealed with ``key``."""
         self._folder = folder
         self._seal = AESGCM(key)
+        self.notes = QuarantineNotes(folder, key)
+        """What was told of the held calls beside their exchanges."""
 
     def keep(self, exchanges: Iterable[Exchange]) -> None:
         """Seal exchanges; the same one again replaces itself."""
@@ -113,7 +116,7 @@ class QuarantineStore:
         *,
         is_held: Callable[[Exchange | None], bool] = lambda _: False,
     ) -> int:
-        """Delete what is older than so many days; return how many.
+        """Delete what is older than so many days, with the notes on it; return how many exchanges.
 
         Args:
             days: the age.
@@ -124,7 +127,10 @@ class QuarantineStore:
         old = [
             path.stem for path in self._folder.glob(f"*{_SUFFIX}") if path.stat().st_mtime < limit
         ]
-        return self.drop(name for name in old if not is_held(self.opened(name)))
+        gone = [name for name in old if not is_held(self.opened(name))]
+        dropped = self.drop(gone)
+        self.notes.expire(self.names(), gone, limit)
+        return dropped
 
 
 def quarantine_of(home: Home, secrets: Secrets) -> QuarantineStore:

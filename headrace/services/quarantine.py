@@ -120,7 +120,9 @@ def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None 
     An exchange of which more calls are held goes with the last of them.
     """
     with _held_still(app, found) as held:
-        content_of(app).drop({kept_as(row) for row in held.cases} - held.needed)
+        content = content_of(app)
+        content.drop({kept_as(row) for row in held.cases} - held.needed)
+        content.notes.drop(row["step_id"] for row in held.cases)
         _close(app, held.cases, "dropped", actor, why=why)
     return len(held.cases)
 
@@ -198,6 +200,7 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineE
         )
         orphans.append(name)
     content.drop(orphans)
+    content.notes.drop_of(tenant, kept=content.names())
     return QuarantineErasure(dropped + len(orphans), kept)
 
 

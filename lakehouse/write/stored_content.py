@@ -115,6 +115,27 @@ class LakeKnownContent:
         found = self._lake.query(_AWAITING, {"tenant": tenant_id, "names": [*trajectory_ids]})
         return list(found.to_pylist())
 
+    def held(self, tenant_id: str, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the held calls of these steps and trajectories, by step or trajectory.
+
+        Each stands by its step, with the exchange that is kept of it; with an empty name where it was released
+        and is not judged yet.
+        """
+        rows = self._rows(_HELD, tenant_id, sorted(names))
+        released = {row["released_as"] for row in rows if row["status"] == "released"}
+        judged = self._by_name(_LEDGER, tenant_id, released - {None})
+        found: dict[str, dict[str, str]] = defaultdict(dict)
+        for row in rows:
+            if row["status"] == "held":
+                kept_as = row["part_of"] or row["exchange_id"]
+            elif row["released_as"] is not None and row["released_as"] not in judged:
+                kept_as = ""
+            else:
+                continue
+            for name in {row["step_id"], row["trajectory_id"]}.intersection(names):
+                found[name][row["step_id"]] = kept_as
+        return found
+
     def said_already(self, tenant_id: str, said: Collection[StepContent]) -> dict[StepContent, str]:
         """Return the first stored step that says each of these, where there is one.
 
@@ -339,6 +360,15 @@ SELECT step_id, trajectory_id, started_at FROM (
 ) WHERE decision = 'quarantine'
 AND len(list_filter(reasons, lambda one: starts_with(one, '{AWAITS_USER}'))) > 0
 """  # noqa: S608
+_HELD = """
+SELECT exchange_id, part_of, step_id, trajectory_id, status,
+       json_extract_string(detail, '$.released_as') AS released_as
+FROM quarantine WHERE tenant_id = $tenant AND step_id IS NOT NULL AND (
+    step_id IN (SELECT unnest($names::VARCHAR[])) OR trajectory_id IN (SELECT unnest($names::VARCHAR[]))
+)
+QUALIFY row_number() OVER (PARTITION BY quarantine_id ORDER BY recorded_at DESC, status) = 1
+ORDER BY started_at, exchange_id
+"""
 _LEDGER = _rows_of("exchanges", "exchange_id", "disposition, step_id")
 _DROPPED = """
 SELECT exchange_id AS name FROM quarantine

@@ -107,6 +107,8 @@ class PlacedFeedback:
     step_id: str | None
     target: str | None = None
     """Stored name of the session or group that it is about, as steps carry it."""
+    was_held: bool = False
+    """It waited in quarantine with a call that is judged again now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from headrace.services import quarantine
 from headrace.services.erasure import ErasureRequest, erase_person
 from lakehouse.lake import Lake
 from lakehouse.maintenance.verify import verify
-from proxy.spool import SpoolWriter
+from proxy.spool import RecordKind, SpoolWriter
 from proxy.spool.exchanges import exchange_records
+from proxy.spool.records import feedback
 from tests.headrace.installations import ALL, PlantedInstallation, chat
 from tests.trajectory.telemetry.test_calls import TRACE, pairs, text
 from trajectory.dialects.websocket import pack_message
@@ -34,7 +35,8 @@ from trajectory.message import Message, TextPart
 from trajectory.portable import PortableStep, Trajectory
 
 WORD = "zorvaquim"
-"""No detector takes it for personal data, so it rests in clear where it rests at all."""
+COMMENT = "quibblefast"
+"""No detector takes them for personal data, so they rest in clear where they rest at all."""
 SHORT, LONG = "done", f"{WORD} " * 20
 RULE = """    - name: short-answers
       expectation: expect_column_values_to_be_between
@@ -186,6 +188,28 @@ class House:
             for one in exchanges:
                 writer.append_all(exchange_records(one))
         return self.planted.govern()
+
+    def say(self, kind: str, target: str, value: float = 1.0) -> None:
+        """Send feedback with a comment, and govern it."""
+        record = feedback(
+            bytes(16),
+            ClientIdentity("acme", "app", "test", "key", ALL),
+            received_at=datetime.now(UTC).timestamp(),
+            feedback_id=f"{kind}-{target}",
+            target_kind=kind,
+            target_id=target,
+            body={"name": "success", "value": value, "rationale": COMMENT},
+        )
+        with SpoolWriter(self.home.spool, self.planted.secrets.derive(b"spool")) as writer:
+            writer.append(RecordKind.FEEDBACK, record)
+        self.planted.govern()
+
+    def successes(self) -> list[float]:
+        """Return what stands in the lake of all that was said."""
+        lake = Lake.open(str(self.home.lake))
+        found = lake.query("SELECT value FROM signals_placed WHERE name = 'success'")
+        values: list[float] = found["value"].to_pylist()
+        return values
 
     def app(self) -> AppContext:
         return AppContext(self.home.root, debug=False)
@@ -416,3 +440,65 @@ def test_age_takes_an_exchange_with_all_that_is_held_of_it(kind: str, tmp_path: 
     assert quarantine.release(house.app(), [one, other], "una") == []
     house.drop(one)
     assert house.cases() == [other]
+
+
+TARGETS = {"response": "chatcmpl-1x", "step": f"{1:032x}", "session": "s1"}
+
+
+def asked(number: int, *headers: tuple[str, str], said: str = LONG) -> Exchange:
+    """Return a call of session ``s1``, whose answer the policy holds back."""
+    one = chat(number, [{"role": "user", "content": f"question {number}"}], said)
+    named = (*one.request.headers, ("x-headrace-session", "s1"), *headers)
+    return replace(one, request=replace(one.request, headers=named))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_what_was_said_of_a_held_call_counts_once_it_is_released(kind: str, tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.capture(asked(1))
+    house.say(kind, TARGETS[kind])
+    house.planted.begin_again()
+    assert house.release(*house.cases()) == {"quarantined": 1}
+    assert (house.successes(), house.planted.at_rest([COMMENT])) == ([], {})
+    house.allow()
+    assert house.release(*house.cases()) == {"stored": 1}
+    assert house.successes() == [1.0]
+    assert house.planted.at_rest([COMMENT])
+    assert [*house.home.held.iterdir()] == []
+
+
+def test_what_was_said_of_a_session_counts_once_however_many_calls_of_it_are_released(
+    tmp_path: Path,
+) -> None:
+    house = House(tmp_path)
+    house.capture(asked(1), asked(2), asked(3))
+    house.say("session", "s1")
+    first, *rest = house.cases()
+    house.drop(first)
+    house.allow()
+    for one in rest:
+        assert house.release(one) == {"stored": 1}
+        assert house.successes() == [1.0]
+    assert [*house.home.held.iterdir()] == []
+
+
+@pytest.mark.parametrize("end", ["dropped", "expired", "erased"])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_what_was_said_of_a_held_call_goes_with_its_case(
+    kind: str, end: str, tmp_path: Path
+) -> None:
+    house = House(tmp_path)
+    house.capture(asked(1))
+    house.say(kind, TARGETS[kind])
+    assert len([*house.home.held.iterdir()]) == 2
+    if end == "dropped":
+        house.drop(*house.cases())
+    elif end == "expired":
+        later = datetime.now(UTC) + timedelta(days=2)
+        assert quarantine.content_of(house.app()).expire(1, later) == 1
+    else:
+        erase_person(house.app(), ErasureRequest("acme", ["jo"], "oda"), lambda *_: None)
+    assert [*house.home.held.iterdir()] == []
+    house.say(kind, TARGETS[kind], 0.0)
+    assert [*house.home.held.iterdir()] == []
+    assert house.planted.at_rest([COMMENT]) == {}

@@ -1,11 +1,13 @@
 """Known content follows the lake: own appends, other writers, deletions and compaction."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from governance.records import GovernedBatch
+from governance.records import GovernedBatch, QuarantineRecord
 from governance.stored_content import StepContent
 from lakehouse.lake import Lake
 from lakehouse.maintenance.table_maintenance import compact
@@ -122,3 +124,38 @@ def test_what_headers_took_away_is_known_by_conversation(tmp_path: Path) -> None
     assert known.withheld("acme", asked) == found
     lake.table("governance").delete("trajectory_id = 't1'")
     assert known.withheld("acme", asked) == {"t2": {"share"}}
+
+
+def case(step: str, status: str, **changes: Any) -> QuarantineRecord:
+    values: dict[str, Any] = {
+        "tenant_id": "acme", "quarantine_id": f"q-{step}", "exchange_id": f"x-{step}",
+        "trajectory_id": "t1", "step_id": step, "started_at": make.NOON,
+        "recorded_at": make.NOON + timedelta(seconds=len(status)), "stage": "quality",
+        "reason": "quality:cut", "detail": "{}", "policy_hash": "b2:policy", "status": status,
+    }  # fmt: skip
+    return QuarantineRecord(**{**values, **changes})
+
+
+def test_a_call_counts_as_held_until_it_is_dropped_or_judged_again(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path))
+    known = lake.known_content()
+    away = {"detail": '{"released_as": "y"}'}
+    lake.append_rows(
+        "quarantine",
+        [
+            case("s1", "held"),
+            case("s2", "held", part_of="whole"),
+            case("s3", "held"),
+            case("s3", "dropped"),
+            case("s4", "held"),
+            case("s4", "released", **away),
+        ],
+    )
+    held = {"s1": "x-s1", "s2": "whole", "s4": ""}
+    assert known.held("acme", ["s1", "s3", "s4"]) == {"s1": {"s1": "x-s1"}, "s4": {"s4": ""}}
+    assert known.held("acme", ["t1"]) == {"t1": held}
+    assert known.held("globex", ["t1"]) == known.held("acme", []) == {}
+    judged = make.ledger(make.step("t1", 9), exchange_id="y")
+    lake.append(GovernedBatch(exchanges=(judged,)), app_id="a", version=0)
+    del held["s4"]
+    assert known.held("acme", ["t1"]) == {"t1": held}

@@ -25,6 +25,7 @@ from headrace.app.context import AppContext
 from headrace.govern.quarantine_store import kept_as
 from headrace.services.quarantine import Case, cases, content_of, release
 from proxy.spool import SpoolUnavailableError
+from trajectory.dialects.hints import with_people
 from trajectory.dialects.registry import Dialect
 from trajectory.errors import ConfigurationError, RetryableError
 from trajectory.exchange import Exchange
@@ -112,8 +113,8 @@ class WaitingCases:
             if exchange is None:
                 continue  # it was changed: a person has to look at it
             try:
-                if not self._ask(exchange, row["exchange_id"]):
-                    # A trace names the end user, the exchange does not: a person releases it.
+                if not self._ask(exchange, row):
+                    # Nothing that is kept names the end user: a person releases it.
                     waiting[row["quarantine_id"]] = waiting.pop(row["quarantine_id"])
                     continue
             except NoAnswerError:
@@ -122,13 +123,15 @@ class WaitingCases:
             answered.append(row)
         return answered
 
-    def _ask(self, exchange: Exchange, held: str) -> bool:
-        """Ask about the end user whom an exchange names for its held call; return whether it names one."""
+    def _ask(self, exchange: Exchange, case: Case) -> bool:
+        """Ask about the end user of a held call, whom its exchange names or its trace; return whether one does."""
         if not isinstance(self._consents, EndUserLookup):
             return True
+        note = self._content.notes.of(case["step_id"])
         calls, _ = read_records([exchange], self._dialects)
-        for call in calls:
-            if call.end_user and call.exchange.exchange_id == held:
+        for one in calls:
+            call = with_people(one, (note and note.people) or ())
+            if call.end_user and call.exchange.exchange_id == case["exchange_id"]:
                 tenant = call.exchange.client.tenant_id
                 key = self._app.secrets.derive(b"pseudonym")
                 self._consents.ask(tenant, call.end_user, subject_id(key, tenant, call.end_user))

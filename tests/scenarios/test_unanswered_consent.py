@@ -13,7 +13,7 @@ from headrace.services import quarantine
 from lakehouse.lake import Lake
 from proxy.spool import SpoolUnavailableError, SpoolWriter
 from tests.headrace.installations import ALL, PlantedInstallation, chat
-from tests.scenarios.test_late_users import TRACE, called, export, of
+from tests.scenarios.test_late_users import TRACE, called, export, name_of, of, span
 from tests.support.consent_service import FAILURES, ConsentService, consent_service
 from trajectory.exchange import Exchange
 
@@ -166,18 +166,31 @@ def test_after_a_call_that_was_dropped_without_an_answer_its_conversation_is_not
     assert house.at_rest(["zebras"]) == {}
 
 
-def test_a_call_whose_user_only_its_trace_names_waits_for_a_person(
-    house: AskingInstallation,
+@pytest.mark.parametrize("agrees", [False, True])
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_call_whose_user_only_its_trace_names_goes_on_with_the_answer_about_that_person(
+    house: AskingInstallation, agrees: bool, is_forgotten: bool
 ) -> None:
-    """The exchange that waits does not say of whom to ask; going on by itself, it would be held again for ever."""
     house.service.failure = "status"
     one = call(3, "Refund me.")
     within = (*one.request.headers, ("traceparent", f"00-{TRACE}-{1:016x}-01"))
     traced = replace(one, request=replace(one.request, headers=within))
     assert house.govern(traced, export(9, of(PERSON, 1, 6))) == {"quarantined": 1, "control": 1}
+    if is_forgotten:  # a day of another trace's has passed
+        later = export(100_000, span(100_000))
+        body = later.request.body.replace(TRACE.encode(), b"6" * 32)
+        house.govern(replace(later, request=replace(later.request, body=body)))
+    house.begin_again()
     house.service.failure = ""
+    house.service.granted[PERSON] = [*ALL] if agrees else []
+    assert house.govern() == {("stored" if agrees else "left_out"): 1}
     assert house.govern() == {}
-    assert AWAITS in house.ledger()
+    assert house.usable() == ([{*ALL}] if agrees else [])
+    (row,) = house.rows(
+        "SELECT subjects FROM governance_latest WHERE decision IN ('allow', 'redact', 'drop')"
+    )
+    assert row["subjects"] == ([name_of(house, PERSON)] if agrees else [])
+    assert [*house.home.held.iterdir()] == []
 
 
 def test_calls_of_one_export_go_on_with_the_answers_about_their_own_users(

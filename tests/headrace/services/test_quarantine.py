@@ -20,6 +20,17 @@ from proxy.spool import RecordKind, SpoolWriter
 from proxy.spool.exchanges import exchange_records
 from proxy.spool.records import feedback
 from tests.headrace.installations import ALL, PlantedInstallation, chat
+from tests.scenarios.test_late_users import (
+    TRACE as USERS,
+)
+from tests.scenarios.test_late_users import (
+    export,
+    name_of,
+    of,
+    span,
+    steps,
+    withdraw,
+)
 from tests.trajectory.telemetry.test_calls import TRACE, pairs, text
 from trajectory.dialects.websocket import pack_message
 from trajectory.exchange import (
@@ -502,3 +513,34 @@ def test_what_was_said_of_a_held_call_goes_with_its_case(
     house.say(kind, TARGETS[kind], 0.0)
     assert [*house.home.held.iterdir()] == []
     assert house.planted.at_rest([COMMENT]) == {}
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_released_call_is_of_the_user_whom_its_trace_told_while_it_was_held(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_forgotten: bool,
+) -> None:
+    house, person = House(tmp_path), "zq4711xv"
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(house.home.root))
+    house.capture(asked(3, ("traceparent", f"00-{USERS}-{1:016x}-01")))
+    house.capture(export(9, of(person, 1, 6)))
+    if is_forgotten:
+        house.capture(another_trace(100_000))
+    assert house.planted.at_rest([person]) == {}
+    withdraw(capsys, person)
+    house.allow()
+    house.planted.begin_again()
+    assert house.release(*house.cases()) == {"stored": 1}
+    expected = ([name_of(house.planted, person)], {*ALL} - {"train_sft"}, None)
+    assert steps(house.planted) == [expected]
+    assert [*house.home.held.iterdir()] == []
+
+
+def another_trace(number: int) -> Exchange:
+    """Return the export of a span of another trace."""
+    one = export(number, span(number))
+    body = one.request.body.replace(USERS.encode(), b"6" * 32)
+    return replace(one, request=replace(one.request, body=body))

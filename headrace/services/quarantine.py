@@ -114,11 +114,26 @@ def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
     return released
 
 
-def drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None = None) -> int:
+def drop(app: AppContext, found: Sequence[Case], actor: str) -> int:
     """Delete the sealed content of cases, of which the ledger keeps the line; return how many were held.
 
     An exchange of which more calls are held goes with the last of them.
+
+    Raises:
+        ConfigurationError: a legal hold keeps one of them; nothing was deleted.
     """
+    content, holds = content_of(app), holds_of_lake(app)
+    there = content.names()
+    for row in found:
+        name = kept_as(row)
+        if name in there and holds_exchange(holds, content.opened(name), row["tenant_id"]):
+            raise ConfigurationError(
+                f"case {row['quarantine_id']} is under a legal hold: it can be dropped once the hold is lifted."
+            )
+    return _drop(app, found, actor)
+
+
+def _drop(app: AppContext, found: Sequence[Case], actor: str, *, why: str | None = None) -> int:
     with _held_still(app, found) as held:
         content = content_of(app)
         content.drop({kept_as(row) for row in held.cases} - held.needed)
@@ -183,7 +198,7 @@ def drop_held(app: AppContext, tenant: str, actor: str, why: str) -> QuarantineE
     there, held = content.names(), cases(app)
     found = [row for row in held if row["tenant_id"] == tenant and kept_as(row) in there]
     go = [row for row in found if not holds_exchange(holds, content.opened(kept_as(row)), tenant)]
-    dropped = drop(app, go, actor, why=why)
+    dropped = _drop(app, go, actor, why=why)
     orphans, kept = [], len(found) - len(go)
     for name in sorted(there.difference(map(kept_as, held))):
         exchange = content.opened(name)

@@ -33,6 +33,7 @@ from tests.scenarios.test_late_users import (
 )
 from tests.trajectory.telemetry.test_calls import TRACE, pairs, text
 from trajectory.dialects.websocket import pack_message
+from trajectory.errors import ConfigurationError
 from trajectory.exchange import (
     ClientIdentity,
     Exchange,
@@ -544,3 +545,19 @@ def another_trace(number: int) -> Exchange:
     one = export(number, span(number))
     body = one.request.body.replace(USERS.encode(), b"6" * 32)
     return replace(one, request=replace(one.request, body=body))
+
+
+def test_nobody_drops_what_a_legal_hold_is_about(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.capture(asked(1))
+    (case,) = house.cases()
+    retention = tmp_path / "policy" / "retention.yaml"
+    lifted = retention.read_text()
+    hold = "legal_holds: [{name: case-7, reference: T-7, match: {tenant: acme}}]"
+    retention.write_text(lifted.replace("legal_holds: []", hold))
+    with pytest.raises(ConfigurationError, match="legal hold"):
+        quarantine.drop(house.app(), [case], "una")
+    assert (house.cases(), len(house.sealed())) == ([case], 1)
+    retention.write_text(lifted)
+    house.drop(case)
+    assert house.sealed() == []

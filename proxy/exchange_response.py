@@ -53,6 +53,7 @@ class ResponseInFlight:
         "_admitted",
         "_capture",
         "_check",
+        "_encoding",
         "_is_joined",
         "_judge",
         "_listener",
@@ -119,6 +120,8 @@ class ResponseInFlight:
         """It is a stream that is held back: what changes its pieces changes all of them at once."""
         self._restoring: BodyRestorer | None = None
         """Restores it where it is held back."""
+        self._encoding: bytes | None = None
+        """Its content encoding, where its head leaves it out since what is restored has none."""
         self._streams = False
         """It is a stream of events, which may last."""
         self._looked = 0.0
@@ -206,7 +209,7 @@ class ResponseInFlight:
             self.tee = restored_stream(self.tee, restorer, self._services.fault)
             return tuple([each for each in fields if each[0].lower() != b"content-length"])
         self.holds = True
-        self._restoring = restorer
+        self._restoring, self._encoding = restorer, encoding
         return tuple([each for each in fields if each[0].lower() != b"content-encoding"])
 
     def _begin_to_judge(self, guard: CallGuard, fields: RawFields) -> None:
@@ -278,14 +281,16 @@ class ResponseInFlight:
         if self._restoring is None:
             return body
         try:
-            return self._restoring.feed(body) + self._restoring.close()
+            body = self._restoring.feed(body) + self._restoring.close()
+            self._encoding = None
         except Exception as error:  # noqa: BLE001 - the answer goes on as its provider wrote it
             self._services.fault("inline", error)
-            return body
+        return body
 
     def told(self) -> RawFields:
         """Return headers, or trailers, that are known once the response has passed."""
-        return () if self._surrogates is None else self._surrogates.fields()
+        said = () if self._surrogates is None else self._surrogates.fields()
+        return said if self._encoding is None else ((b"content-encoding", self._encoding), *said)
 
     @property
     def waits_for_disk(self) -> bool:

@@ -17,7 +17,7 @@ import pytest
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.echo import CALLED, echo
 from tests.support.inline import inline_setup
-from tests.support.upstream import Upstream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, plain
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import ExchangeOutcome
 from trajectory.surrogate import FORM
@@ -382,6 +382,26 @@ def test_what_cannot_be_read_is_refused(
     exchange = scene.gateway.exchange()
     assert exchange.outcome is ExchangeOutcome.REFUSED
     assert exchange.request.body == b""
+
+
+@pytest.mark.parametrize("damaged", [b"\x1f\x8b\x08nonsense", b"no gzip at all"])
+def test_an_answer_that_cannot_be_decoded_goes_on_with_its_encoding(
+    scene: Scene, damaged: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_request: ReceivedRequest) -> Reply:
+        kind = ("Content-Type", "application/json")
+        return plain(200, damaged, kind, ("Content-Encoding", "gzip"))
+
+    monkeypatch.setattr(scene.upstream, "script", broken)
+    body = {"model": "m", "messages": [{"role": "user", "content": SAID}]}
+    headers = {"authorization": f"Bearer {scene.gateway.key}"}
+    address = f"{scene.gateway.url}/model/v1/chat/completions"
+    with httpx.stream("POST", address, json=body, headers=headers) as answer:
+        raw = b"".join(answer.iter_raw())
+    scene.gateway.exchange()
+    assert answer.status_code == 200
+    assert answer.headers.get_list("content-encoding") == ["gzip"]
+    assert raw == damaged
 
 
 UPGRADE = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}

@@ -288,3 +288,15 @@ def test_a_verified_place_that_is_no_longer_there_is_noticed(tmp_path: Path, dam
         path.write_bytes(b"".join(lines[:-1] if damage == "cut" else [*lines[1:], *lines[:1]]))
     with pytest.raises(IntegrityError, match="entry 5, which was verified earlier"):
         log.verify_after(place)
+
+
+def test_another_key_is_told_and_a_damaged_log_tells_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    filled(path)
+    assert not AuditLog(path, KEY).is_of_another_key()
+    assert AuditLog(path, b"b" * 32).is_of_another_key()
+    path.write_text("no entry\n")
+    assert not AuditLog(path, b"b" * 32).is_of_another_key()
+    path.unlink()
+    path.mkdir()
+    assert not AuditLog(path, b"b" * 32).is_of_another_key()

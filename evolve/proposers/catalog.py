@@ -72,10 +72,14 @@ def propose(source: LearningSource, request: ProposalRequest) -> list[Artifact]:
 
 
 def _name(tenant: str, draft: str) -> str:
-    """Return a name that no other tenant and no other draft has; a hash stands for what it cannot hold."""
+    """Return a name that no other tenant and no other draft has; a hash stands for what it cannot hold.
+
+    Only a plugin's draft could meet another tenant's, whose name goes on as the draft's begins: the registry
+    refuses that one.
+    """
     whose = re.sub(r"[^a-z0-9]+", "-", tenant.lower()).strip("-")
     name = f"{whose}-{draft}".lstrip("-")
-    if whose == tenant and "-" not in tenant and len(name) <= _LONGEST_NAME:
+    if whose == tenant and len(name) <= _LONGEST_NAME:
         return name
     told = content_hash([tenant, draft]).removeprefix("b2:")[:12]
     return f"{name[: _LONGEST_NAME - 13]}-{told}"

@@ -108,9 +108,8 @@ class QuarantineNotes:
         if not told:
             return
         make_folders(self._folder, 0o700)
-        with locked(
-            self._folder, wait=True
-        ):  # else a case that is dropped now would leave its note
+        # Else a case that is dropped now would leave its note.
+        with locked(self._folder, wait=True):
             kept = there()
             for step_id, note in told:
                 before = self.of(step_id)

@@ -88,9 +88,8 @@ class WaitingCases:
         for row in released:
             waiting.pop(row["quarantine_id"])
         if len(released) < len(due):
-            self._cases = (
-                None  # others closed some, or there was no room for them: they are looked up
-            )
+            # Others closed some, or there was no room for them: they are looked up.
+            self._cases = None
 
     def _waiting(self) -> dict[str, Case]:
         """Return the cases that wait; those whose content is gone were closed, or rested too long."""

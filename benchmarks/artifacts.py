@@ -10,8 +10,10 @@ Prints one JSON line:
 - ``gateway_cpu_overhead``: share of CPU by which a call costs more with a prompt's block, facts, a
   procedure and a patch than the same call on a route without them; median of turns in one process.
   The calls are of conversations that grow, as an agent's do.
-  ``cpu_us_without`` and ``cpu_us_with`` are microseconds of a call. All three are of the plain listener;
-  ``mitmproxy`` has the same of the other one.
+  ``cpu_us_without`` and ``cpu_us_with`` are microseconds of a call. All three are of the plain listener
+  and of whole answers of 700 characters, the calls that cost a gateway least; ``mitmproxy`` has the same
+  of the other one. ``streamed`` has both for answers of 50 chunks, 20 ms apart, as an engine writes
+  them. ``--quick`` leaves it out: null.
 - ``over_cap``: of ``cap_cases`` drawn requests those whose texts grew by more than the route's tokens.
 - ``derived_bytes_after_erasure``: bytes below ``artifacts/`` that were drawn from an erased person.
 """
@@ -44,7 +46,11 @@ from trajectory.artifact import Artifact
 
 _WORDS = "refund order parcel lamp cash shop gift card days price return address é 汉字 stock size"
 WORDS = _WORDS.split()
-CONNECTIONS, CALLS = 16, 320
+CONNECTIONS, STREAMS = 16, 64
+"""Conversations side by side, of whole answers and of streamed ones."""
+CALLS = 20
+"""Of each conversation."""
+STREAM_ROUNDS = 5
 PEOPLE = 20
 
 
@@ -199,20 +205,28 @@ def _bytes_of(folder: Path, marks: tuple[bytes, ...]) -> int:
     return sum(data.count(mark) * len(mark) for data in files for mark in marks)
 
 
-async def spent_per_call(variant: Variant, rounds: int) -> list[dict[str, float]]:
-    """Return per round the microseconds of CPU that a call costs on either route."""
+async def spent_per_call(
+    variant: Variant, rounds: int, *, streamed: bool
+) -> list[dict[str, float]]:
+    """Return per round the microseconds of CPU that a call costs on either route.
+
+    The routes take turns call by call of the conversations, since a machine is not equally fast for long.
+    """
     draw = random.Random(7)  # noqa: S311 - no secret
-    channels = [await connect(variant) for _ in range(CONNECTIONS)]
-    order, found = ["bench", "evolved"], []
+    channels = [await connect(variant) for _ in range(STREAMS if streamed else CONNECTIONS)]
+    ways = {
+        name: replace(variant, path=f"/{name}/v1/chat/completions") for name in ("bench", "evolved")
+    }
+    order, found = list(ways), []
     for number in range(-1, rounds):
-        spent, bodies = {}, conversations(draw)
-        for name in order:
-            sent = replace(variant, path=f"/{name}/v1/chat/completions")
-            requests = [sent.request(body) for body in bodies]
-            before = variant.used()
-            await _calls(channels, requests)
-            spent[name] = 1e6 * (variant.used() - before) / CALLS
-        order.reverse()
+        spent = dict.fromkeys(ways, 0.0)
+        for bodies in conversations(draw, len(channels), streamed=streamed):
+            for name in order:
+                requests = [ways[name].request(body) for body in bodies]
+                before = variant.used()
+                await _calls(channels, requests)
+                spent[name] += 1e6 * (variant.used() - before) / len(channels) / CALLS
+            order.reverse()
         if number >= 0:
             found.append(spent)
     for channel in channels:
@@ -220,15 +234,15 @@ async def spent_per_call(variant: Variant, rounds: int) -> list[dict[str, float]
     return found
 
 
-def conversations(draw: random.Random) -> list[bytes]:
-    """Return the bodies of conversations that go on side by side; each call adds two messages."""
-    told = [request(draw, ChatBody, messages=2 * CALLS // CONNECTIONS) for _ in range(CONNECTIONS)]
+def conversations(draw: random.Random, count: int, *, streamed: bool) -> list[list[bytes]]:
+    """Return the bodies of conversations that go on side by side, call by call: each adds two messages."""
+    told = [request(draw, ChatBody, messages=2 * CALLS) for _ in range(count)]
     for number, one in enumerate(told):
         one["messages"][0]["content"] = f"You help in shop {number}."
+        one["stream"] = streamed
     return [
-        json.dumps({**one, "messages": one["messages"][:count]}).encode()
-        for count in range(2, 2 + 2 * CALLS // CONNECTIONS, 2)
-        for one in told
+        [json.dumps({**one, "messages": one["messages"][:upto]}).encode() for one in told]
+        for upto in range(2, 2 + 2 * CALLS, 2)
     ]
 
 
@@ -243,7 +257,7 @@ async def _calls(channels: list[Channel], requests: list[bytes]) -> None:
 
 
 def gateway_overhead(
-    home: Path, upstream: Upstream, rounds: int, listener: str
+    home: Path, upstream: Upstream, rounds: int, listener: str, *, streamed: bool = False
 ) -> dict[str, float]:
     """Return what artefacts add to the CPU of a call in one gateway: medians of the rounds."""
     draw = random.Random(3)  # noqa: S311 - no secret
@@ -260,7 +274,7 @@ def gateway_overhead(
     try:
         if not wait_for(variant):
             raise RuntimeError("the gateway does not start")
-        found = asyncio.run(spent_per_call(variant, rounds))
+        found = asyncio.run(spent_per_call(variant, rounds, streamed=streamed))
     finally:
         variant.process.terminate()
         variant.process.wait(15)
@@ -292,6 +306,20 @@ def main() -> None:
             rounds = 3 if options.quick else 41
             more: dict[str, Any] = gateway_overhead(home / "plain", upstream, rounds, "plain")
             more["mitmproxy"] = gateway_overhead(home / "mitmproxy", upstream, rounds, "mitmproxy")
+            more["streamed"] = (
+                None
+                if options.quick
+                else {
+                    listener: gateway_overhead(
+                        home / f"streamed-{listener}",
+                        upstream,
+                        STREAM_ROUNDS,
+                        listener,
+                        streamed=True,
+                    )
+                    for listener in ("plain", "mitmproxy")
+                }
+            )
         finally:
             process.terminate()
             process.wait(15)

@@ -105,7 +105,10 @@ class HttpTools:
                 server=clean_text(exchange.upstream),
             ),
             error=error,
-            ext={"method": exchange.request.method, "path": clean_text(exchange.request.path)},
+            ext={
+                "method": exchange.request.method,
+                "url": clean_text(exchange.upstream + exchange.request.path),
+            },
         )
 
 

@@ -267,6 +267,41 @@ def long_token(value: str) -> bool:
     return _random(value) and (_has_digit(value) or _flips(value) >= 0.4 * len(value))
 
 
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_HASH = re.compile(r"[0-9a-f]+", re.IGNORECASE)
+_NAMES_AN_ID = re.compile(r"[a-z]{1,8}_")
+
+
+def link_token(value: str) -> bool:
+    """Whether a part of an address is drawn, where the part before says that such a one lets in."""
+    return _UUID.fullmatch(value) is not None or _drawn(value)
+
+
+def path_token(value: str) -> bool:
+    """Whether a part of a path is drawn, and no id, no hash and no UUID, which addresses have anywhere."""
+    return (
+        _drawn(value)
+        and _UUID.fullmatch(value) is None
+        and _HASH.fullmatch(value) is None
+        and _NAMES_AN_ID.match(value) is None
+    )
+
+
+def _drawn(value: str) -> bool:
+    """Whether letters and digits follow each other as in no words that are joined."""
+    if not _random(value):
+        return False
+    if not _has_digit(value):
+        return _flips(value) >= 0.4 * len(value)
+    turns = sum(
+        (a.isdigit() and b.isalpha())
+        or (a.isalpha() and b.isdigit())
+        or (a.islower() and b.isupper())
+        for a, b in itertools.pairwise(value)
+    )
+    return turns >= max(4, len(value) // 6)
+
+
 def _random(value: str) -> bool:
     kinds = (
         _has_digit(value)

@@ -98,7 +98,8 @@ def _of_identity(check: Callable[[str], bool]) -> Check:
 
 _OWN: tuple[Check, ...] = (
     place, age, digits, provider, told_address, profile, plate, three_digits, code, biometric, surname_first,
-    checks.issued_token, checks.long_token, checks.quoted_value, checks.email, checks.ssn, checks.mac,
+    checks.issued_token, checks.long_token, checks.link_token, checks.path_token, checks.quoted_value,
+    checks.email, checks.ssn, checks.mac,
     checks.user_name, checks.vin, checks.luhn, name_checks.surname_in_small,
 )  # fmt: skip
 _OF_PASSWORDS: tuple[Check, ...] = (

@@ -1,6 +1,8 @@
 """Parts of a name that an earlier batch told go from calls that do not say the name again."""
 
 import json
+import random
+import string
 from dataclasses import replace
 
 import pytest
@@ -134,3 +136,24 @@ def test_no_name_can_be_read_from_what_is_kept() -> None:
     batch = governor(redactor=made(), known=MemoryKnownContent()).judge(assembly(other))
     again = json.loads(batch.governance[0].redaction_report)["names"]
     assert not {one[0] for one in names} & {one[0] for one in again}
+
+
+def test_secrets_in_the_addresses_of_tools_and_servers_are_not_stored() -> None:
+    drawn = random.Random(20)  # noqa: S311 - made-up secrets
+    token = "".join(drawn.choices(string.ascii_lowercase + string.digits, k=32))
+    addresses = [
+        ("https://hook.eu1.make.com:443", f"/{token}"),
+        ("https://mcp.zapier.com:443", f"/api/mcp/s/{token}/mcp"),
+        ("https://hooks.slack.com:443", f"/services/T02AB3C4D/B05EF6G7H/{token}"),
+        ("https://api.telegram.org:443", f"/bot5012345678:{token}/sendMessage"),
+    ]
+    for number, (upstream, path) in enumerate(addresses, 1):
+        address = upstream + path
+        hook = path.removeprefix("/bot").partition("/")[0] if ":" in path else token
+        tool = ToolDispatch("post", {"hook": hook, "text": "hi"}, {"ok": True}, False, address)
+        base = call(number, [], None, ext={"method": "POST", "url": address})
+        one = replace(base, kind=CallKind.TOOL, dialect="mcp", context=(), output=None)
+        batch = governor(redactor=made()).judge(assembly(placed(replace(one, dispatch=tool))))
+        (step,) = batch.steps
+        assert token not in str(batch)
+        assert json.loads(step.ext or "")["tool_server"].startswith(upstream)

@@ -167,3 +167,8 @@ def test_any_request_is_survived(data: st.DataObject) -> None:
         outcome=data.draw(st.sampled_from(list(ExchangeOutcome))),
     )
     check(read_exchange(exchange, (TOOLS,)))
+
+
+def test_the_address_is_told_whole_so_that_a_secret_in_it_is_known_by_its_host() -> None:
+    found = call("/orders/9", b"", {"id": 9}, method="GET")
+    assert found.ext == {"method": "GET", "url": f"{found.exchange.upstream}/orders/9"}

@@ -87,6 +87,9 @@ def erase_subject(
 ) -> RemovalReport:
     """Remove a person from the lake.
 
+    Old files of all tables leave the disk, whether the person has rows in them or not: in an object store those that
+    retention took from the tables lie in some until the vacuum.
+
     This one ends a killed erasure of the same person. It names that one's substrates and models again, and deletes
     from the disk what that one had removed.
 
@@ -125,7 +128,7 @@ def erase_subject(
             _record(lake, tenant, subjects, removal_id, "begun", reference, begun)
         report = _remove(
             lake, {tenant: names}, feedback, removal_id, len(held), dry_run, progress,
-            earlier=[*unfinished],
+            earlier=[*unfinished], everywhere=True,
         )  # fmt: skip
     ended = {name: some for name, some in unfinished.items() if {*some} <= {*subjects}}
     report = replace(report, ended=tuple(ended), held_subjects=held_subjects)
@@ -348,10 +351,14 @@ def _remove(
     progress: Progress | None,
     *,
     purge: bool = True,
+    everywhere: bool = False,
     earlier: Sequence[str] = (),
     unnamed: bool = False,
 ) -> RemovalReport:
-    """Remove trajectories and feedback by tenant; with ``unnamed`` messages that no step names too."""
+    """Remove trajectories and feedback by tenant; with ``unnamed`` messages that no step names too.
+
+    What ``purge`` takes off the disk are old files of the tables that lost rows, or with ``everywhere`` of all.
+    """
     reach = reach_of(lake, [name for names in going.values() for name in names], earlier)
     rows: dict[str, int] = {}
     files = 0
@@ -374,7 +381,7 @@ def _remove(
         rows = dict(removed) if reach.trajectories or earlier else dict(+removed)
         if purge:
             touched = [name for name, count in rows.items() if count]
-            files = purge_history(lake, REMOVED_FROM if earlier or interrupted else touched)
+            files = purge_history(lake, REMOVED_FROM if everywhere or interrupted else touched)
             lake.notes().put(_UNDER_WAY, b"", lasting=True)
     return RemovalReport(
         removal_id, reach, rows, files, dry_run, held, alone=alone, interrupted=interrupted

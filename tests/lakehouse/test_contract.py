@@ -180,6 +180,20 @@ def test_erasure_and_the_end_of_retention(lake: Lake) -> None:
     assert lake.committed_version("gone") == 1
 
 
+def test_what_retention_took_of_a_person_leaves_the_store_with_their_erasure(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """In an object store old files lie until the vacuum; by then nothing in the tables names the person."""
+    whole = make.batch("brief")
+    rows = [make.governed(one, subjects=("p-2",), expires_at=make.NOON) for one in whole.steps]
+    lake.append(_with(whole, rows), app_id="brief", version=0)
+    assert expire(lake).reach.trajectories == ("brief",)
+    report = erase_subject(lake, "acme", ["p-2"])
+    assert (report.reach.trajectories, report.rows) == ((), {})
+    said = ["brief asks 0", "brief says 1"]
+    assert scan([tmp_path], said, lake=lake.location).hits == ()
+
+
 def test_a_value_is_found_wherever_the_lake_lies(lake: Lake, tmp_path: Path) -> None:
     said = make.message("user", "I am mueller@corp-mail.com")
     step = make.step("scanned", 0, context_message_ids=(said.message_id,), output_message_id=None)

@@ -145,6 +145,12 @@ class Homes:
                 tuple(LegalHold.model_validate(one) for one in said["legal_holds"]),
                 said["people_key"],
             )
+        except OSError as error:
+            raise RetryableError(
+                f"what home {name} says of its legal holds cannot be read ({error.strerror or type(error).__name__}), so "
+                f"nothing may be deleted: let this home's user read the lake's note _notes/{note}, or "
+                f"`headrace lake forget {name}`"
+            ) from None
         except (ValueError, TypeError, KeyError) as error:
             raise RetryableError(
                 f"what home {name} says of its legal holds cannot be read ({type(error).__name__}), so nothing may be "

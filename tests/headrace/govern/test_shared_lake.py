@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from errno import EACCES
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from headrace.services.consent import pseudonyms_of
 from headrace.services.erasure import ErasureRequest, erase_person
 from headrace.services.homes import Homes
 from lakehouse.lake import Lake
+from lakehouse.storage.notes import Notes
 from tests.headrace.installations import PlantedInstallation, chat
 from tests.lakehouse import make
 from tests.lakehouse.erasure.test_erase import about
@@ -30,6 +32,8 @@ spec:
   default: standard
   legal_holds: %s
 """
+
+READ = Notes.get
 
 type Make = Callable[..., PlantedInstallation]
 
@@ -216,3 +220,37 @@ def test_a_note_of_another_home_that_cannot_be_read_stops_no_governor(
     assert one.govern(said_by(1)) == {"stored": 1}
     with pytest.raises(RetryableError, match="nothing may be deleted"):
         expired(app_of(one))
+
+
+def denied(self: Notes, name: str) -> bytes | None:
+    """Refuse to read the note of home three, as where another user wrote it."""
+    if name == "home-three":
+        raise PermissionError(EACCES, "Permission denied", name)
+    return READ(self, name)
+
+
+@pytest.mark.parametrize("harm", ["cut", "denied"])
+def test_an_erasure_waits_for_a_note_that_cannot_be_read_and_goes_on_by_itself(
+    make_home: Make, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """A hold may keep what it would destroy; the calls wait sealed meanwhile."""
+    one, two = make_home("one"), make_home("two")
+    two.govern(said_by(1))
+    erase_person(app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    person = pseudonyms_of(two.secrets, "acme", MAIL)[0]
+    notes = app_of(one).lake.notes()
+    three = Homes(notes, "three", "k")
+    three.publish([])
+    with monkeypatch.context() as patch:
+        if harm == "cut":
+            notes.put("home-three", b"{")
+        else:
+            patch.setattr(Notes, "get", denied)
+        two.begin_again()
+        for number in (2, 3):
+            with pytest.raises(RetryableError, match=r"home three .*lake forget three"):
+                two.govern(chat(number, [{"role": "user", "content": f"order {number}"}]))
+        assert app_of(two).subject_keys.known(person)
+    three.publish([])
+    assert two.govern() == {"stored": 2}
+    assert app_of(two).subject_keys.known(person) is None

@@ -4,6 +4,7 @@ One document is one of four kinds: facts, a procedure, an edit of the system pro
 definitions. A registry makes numbered versions of it.
 """
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -23,6 +24,12 @@ MODEL_ARM = "^"
 MOST_STEPS = 1000
 """An artefact, or one fact of it, names no more steps as its evidence."""
 _ALL_CHARACTERS = 1_000_000
+_BLOCK = re.compile(rf"\s*<{MARK} [^>]*>.*?</{MARK}>", re.DOTALL)
+
+
+def without_blocks(text: str) -> str:
+    """Return a text without the blocks that artefacts added to it."""
+    return _BLOCK.sub("", text)
 
 
 def _unmarked(value: str) -> str:

@@ -221,12 +221,7 @@ def _step(
         session_hint=placed.session_hint,
         group_id=placed.group_id,
         agent_role=fields.agent or fields.acts_as,
-        artifacts=tuple(
-            each.partition("=")[0]
-            for each in exchange.artifacts
-            if not each.startswith((ARM, MODEL_ARM))
-        )
-        or None,
+        artifacts=_added(call) or None,
         mean_logprob=_mean_logprob(call),
         ext=_json(_ext(placed, clean)),
     )
@@ -327,7 +322,8 @@ def _tokens(
 ) -> Tokens | None:
     """Return the exact tokens that redaction left true; token ids decode to text.
 
-    A changed answer takes all tokens away. A changed context takes the prompt's tokens away: what
+    A changed answer takes all tokens away. A changed context takes the prompt's tokens away, and so does
+    what artefacts added to it, which an erasure could not take out of them: what
     stays is the answer, with its context masked.
     """
     call, captured = placed.call, placed.call.tokens
@@ -337,7 +333,7 @@ def _tokens(
         return None
     if output is None or output.report.changed:
         return None
-    context_clean = not context_changed and not _tools_changed(clean)
+    context_clean = not (context_changed or _tools_changed(clean) or _added(call))
     prompt = captured.prompt_token_ids if context_clean else None
     return Tokens(
         tenant_id=call.exchange.client.tenant_id,
@@ -371,6 +367,15 @@ def _mean_logprob(call: Call) -> float | None:
     """Return how sure the model was of its answer; a number gives no text away."""
     told = call.tokens.logprobs if call.tokens is not None else None
     return call.mean_logprob if told is None else mean_logprob(told)
+
+
+def _added(call: Call) -> tuple[str, ...]:
+    """Return the artefacts that added something to a call, ``name@version``."""
+    return tuple(
+        each.partition("=")[0]
+        for each in call.exchange.artifacts
+        if not each.startswith((ARM, MODEL_ARM))
+    )
 
 
 def _tools_changed(clean: CleanCall) -> bool:

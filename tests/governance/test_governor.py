@@ -364,6 +364,27 @@ def test_tokens_live_only_where_redaction_changed_nothing() -> None:
     assert [step.mean_logprob for step in batch.steps] == [pytest.approx(-0.15)] * 3
 
 
+def test_tokens_of_a_prompt_go_where_artefacts_added_to_it_and_stay_beside_a_trial() -> None:
+    tokens = TokenCapture((1, 2), (3, 4), (-0.1, -0.2))
+
+    def shown(number: int, *artifacts: str) -> PlacedCall:
+        said = call(number, [user(f"lamp {number}")], tokens=tokens)
+        said = replace(said, exchange=replace(said.exchange, artifacts=artifacts))
+        return placed(said, trajectory=f"t{number}")
+
+    batch = governor().judge(
+        assembly(
+            shown(1, "facts@0001=days"), shown(2, "style@0001"), shown(3, "~style@0001 control")
+        )
+    )
+    kept = {row.step_id: (row.token_fidelity, row.prompt_token_ids) for row in batch.tokens}
+    assert kept == {
+        "step1": ("span_masked", None),
+        "step2": ("span_masked", None),
+        "step3": ("exact", (1, 2)),
+    }
+
+
 def test_tokens_of_surrogates_are_exact_and_their_people_are_known() -> None:
     tokens = TokenCapture((1, 2), (3, 4), (-0.1, -0.2))
     said = call(1, [user("ask EMAIL_xkdrwqpzmtbnhgcvfj")], tokens=tokens)

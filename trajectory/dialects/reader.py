@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from trajectory.artifact import MARK, without_blocks
 from trajectory.call import Call, CallKind, SessionHint
 from trajectory.canonical import JsonObject, JsonValue
 from trajectory.dialects.hints import common_hints, retry_count
@@ -88,10 +89,11 @@ def model_call(
         exchange: what was captured.
         response: what came back.
         ext: request fields without a place.
-        rest: response fields without a place; those that repeat the answer in pieces are left out.
+        rest: response fields without a place; those that repeat the answer in pieces are left out, and so
+            is what artefacts added to the question where an answer repeats it: no client wrote that.
         hints: what only this dialect knows of the session.
     """
-    unread = without_pieces(rest)
+    unread = _without_block(without_pieces(rest))
     return Call(
         exchange=exchange,
         dialect=dialect,
@@ -102,6 +104,20 @@ def model_call(
         error=response.error,
         ext={**ext, "response": unread} if unread else ext,
     )
+
+
+def _without_blocks(fields: JsonObject) -> JsonObject:
+    """Return fields without the blocks of artefacts; what was nothing else is left out."""
+    told = {name: _without_block(value) for name, value in fields.items()}
+    return {name: value for name, value in told.items() if value != "" or fields[name] == ""}
+
+
+def _without_block(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return without_blocks(value) if MARK in value else value
+    if isinstance(value, list):
+        return [_without_block(item) for item in value]
+    return _without_blocks(value) if isinstance(value, dict) else value
 
 
 def with_fields(part: Part, unread: JsonObject) -> list[Part]:

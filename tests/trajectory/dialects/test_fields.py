@@ -444,6 +444,17 @@ def test_gemini_s_internal_interface_of_its_command_line_is_read() -> None:
 COMPACTED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"}
 
 
+def test_what_artefacts_added_is_not_read_from_what_an_answer_repeats() -> None:
+    block = '<headrace-artifact name="facts@0001">\nKnown facts:\n- A refund takes 3 days.\n</headrace-artifact>'
+    output = [commentary()]
+    bare = responses(response(output, instructions=block, input_messages=[{"content": block}]))
+    assert "refund" not in json.dumps(bare.ext)
+    assert "instructions" not in bare.ext["response"]  # type: ignore[operator]
+    stored = responses(response(output, instructions=f"Be kind.\n\n{block}"), prompt={"id": "pmpt"})
+    told: Any = stored.ext["response"]
+    assert told["instructions"] == "Be kind."
+
+
 def test_a_compaction_of_responses_is_a_compaction_and_linked_to_what_goes_on_from_it() -> None:
     world = World()
     asked: Any = {"role": "user", "content": "Count the lamps in this house, please."}

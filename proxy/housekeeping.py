@@ -66,6 +66,7 @@ class Housekeeping:
 
     async def _once(self) -> None:
         changed = await asyncio.to_thread(self._files)
+        self._router.follow()
         if changed and self._spool is not None:
             self._spool.use_key(self._keys.newest)
             _log.info("the spool is sealed with another key from now on")

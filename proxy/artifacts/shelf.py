@@ -201,6 +201,11 @@ class RouteArtifacts:
         self._draws: dict[str, _Draw] = {}
         self._conversations = Conversations()
 
+    def follow(self) -> None:
+        """Let go of what was made by versions that serve no longer, without waiting for a call."""
+        if self._shelf.serving is not self._serving:
+            self._begin()
+
     def takes(
         self, method: bytes, path: bytes, fields: RawFields, counters: Counters
     ) -> type[ModelBody] | None:
@@ -261,8 +266,7 @@ class RouteArtifacts:
 
     def _drawn(self, tenant: str, session: bytes | None) -> _Draw:
         """Return the artefacts for a session; without a trial all have the same."""
-        if self._shelf.serving is not self._serving:
-            self._begin()
+        self.follow()
         if not self._on_trial and (known := self._draws.get(tenant)) is not None:
             return known
         able, arms, problems = [], [], []

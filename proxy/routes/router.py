@@ -72,6 +72,12 @@ class Router:
             plan.inline = inline
         return inline
 
+    def follow(self) -> None:
+        """Have each route let go of artefacts that serve no longer: an erasure may have taken them."""
+        for plan in self.plans:
+            if plan.artifacts is not None:
+                plan.artifacts.follow()
+
     def judge_calls(self, guard: CallGuard) -> None:
         """Judge the tool calls of the routes that documents of kind Action name."""
         for plan in self.plans:

@@ -1,7 +1,10 @@
 """Routes with artefacts, through both listeners: the model sees them, the record is the client's own."""
 
+import asyncio
+import gc
 import json
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +18,11 @@ from pydantic import ValidationError
 
 from proxy.artifacts.bodies import ChatBody
 from proxy.artifacts.shelf import AppliedArtifacts, RouteArtifacts, Shelf
+from proxy.clients.shared_counters import SharedCounters
 from proxy.config import GatewayConfig, Route
+from proxy.housekeeping import Housekeeping
+from proxy.routes.router import Router
+from proxy.spool.keys import KeyRing
 from proxy.telemetry.counters import Counters
 from tests.proxy.gateway_process import GatewayProcess
 from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json
@@ -406,3 +413,37 @@ def test_a_known_conversation_is_given_what_a_new_one_is(
             )
             told.append((applied, counters.artifacts))
         assert told[0] == told[1]
+
+
+def test_an_erased_version_leaves_the_memory_of_a_route_that_nobody_calls(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "style", "0001", SPECS["style"])
+    route = {"name": "shop", "upstream": "http://a.test", "evolve": {"artifacts": ["style"]}}
+    given = {"artifacts": str(tmp_path), "routes": [route]}
+    config = GatewayConfig.model_validate(given)
+    router, counters = Router(config), Counters()
+    (plan,) = router.plans
+    assert plan.artifacts is not None
+    applied = plan.artifacts.apply(
+        ChatBody, chat()[1], tenant="acme", agent=None, session=None, counters=counters
+    )
+    assert applied is not None
+    assert b"Be brief." in applied.body
+    held = weakref.ref(router.shelf.live()[0])
+    write(tmp_path, "style", "0001", None)  # an erasure took all of it
+    housekeeping = Housekeeping(
+        config, router=router, ledger=SharedCounters(tmp_path / "counts"), keys=KeyRing(bytes(32)),
+        certificate=None, spool=None, counters=counters,
+    )  # fmt: skip
+
+    async def keep_house() -> None:
+        task = asyncio.create_task(housekeeping.run())
+        until = time.monotonic() + 60
+        while held() is not None:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.05)
+            gc.collect()
+        task.cancel()
+
+    asyncio.run(keep_house())

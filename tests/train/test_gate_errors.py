@@ -12,7 +12,7 @@ import pytest
 
 from train.evaluation.evaluate import TaskResult, compare
 from train.evaluation.gate import judge
-from train.evaluation.intervals import confidence_at_look, newcombe
+from train.evaluation.intervals import confidence_at_look, paired_gain
 from train.recipes.settings import EvaluationSettings, GateSettings
 from train.registry.versions import ModelRegistry
 
@@ -50,14 +50,33 @@ def passes(world: World, *, tasks: int = SHIPPED.tasks, seed: int = 0) -> np.nda
     nights = world.nights(np.random.default_rng(seed), tasks)
     for night, (base, candidate) in enumerate(nights):
         confidence = confidence_at_look(SHIPPED.confidence, night + 1)
-        pairs = (base & candidate, ~base & candidate, base & ~candidate, ~base & ~candidate)
-        counts = np.stack([pair.sum(axis=1) for pair in pairs], axis=1).tolist()
-        for history, (both, first, second, neither) in enumerate(counts):
-            gain = newcombe(
-                both=both, first=first, second=second, neither=neither, confidence=confidence
-            )
-            found[history, night] = gain.low > 0
+        won, lost = (pair.sum(axis=1).tolist() for pair in (~base & candidate, base & ~candidate))
+        for history, (more, less) in enumerate(zip(won, lost, strict=True)):
+            gains = [1.0] * more + [-1.0] * less + [0.0] * (tasks - more - less)
+            found[history, night] = paired_gain(gains, confidence=confidence, step=1.0).low > 0
     return found
+
+
+def attempts_at(draw: np.random.Generator, rates: Any, attempts: int) -> list[TaskResult]:
+    """Let a model try tasks that it solves at such rates."""
+    solved = draw.random((len(rates), attempts)) < np.asarray(rates)[:, None]
+    return [
+        TaskResult(f"{task}", attempt, bool(good), float(good))
+        for task, row in enumerate(solved)
+        for attempt, good in enumerate(row)
+    ]
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize("tasks", [5, 8, 20])
+def test_of_few_tasks_an_equal_model_passes_as_seldom_as_of_many(tasks: int, attempts: int) -> None:
+    draw = np.random.default_rng(tasks)
+    passed = 0
+    for _ in range(2000):
+        rates = draw.choice([0.3, 0.5, 0.7], tasks)
+        base, candidate = (attempts_at(draw, rates, attempts) for _ in range(2))
+        passed += judge(GateSettings(), compare(base, candidate, SHIPPED)).passed
+    assert passed / 2000 <= 0.034, "0.025, and the error of 2000 candidates"
 
 
 @pytest.mark.slow
@@ -89,7 +108,7 @@ def results(solved: Any) -> list[TaskResult]:
 @pytest.mark.slow
 def test_slices_refuse_what_they_show_and_not_what_chance_makes() -> None:
     draw = np.random.default_rng(1)
-    settings = SHIPPED.model_copy(update={"resamples": 1000})
+    settings = SHIPPED
 
     def refused(gains: list[float]) -> float:
         """Return how often a slice refuses a candidate that gains so much in each."""
@@ -174,6 +193,6 @@ def test_several_attempts_at_a_task_are_judged_by_the_look_too() -> None:
     base = attempts([n % 4 == 0 for n in range(80)])
     better = attempts([n % 4 in (0, 3) for n in range(80)])
     first, later = (compare(base, better, SHIPPED, look=look) for look in (1, 9))
-    assert first.gain.method == "paired-bootstrap"
+    assert first.gain.method == "paired-t"
     assert first.gain_at_look == first.gain
     assert later.gain_at_look.low < later.gain.low

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.evaluation.intervals import Interval, paired_bootstrap
+from train.evaluation.intervals import Interval, paired_gain
 from train.runs.rows import IGNORED, TrainingRow
 
 MOST_ROWS = 64
@@ -24,15 +24,15 @@ class Divergence:
     rows: int
     tokens: int
     kl: Interval
-    """Mean over conversations of their mean over tokens; conversations are drawn again."""
+    """Mean over conversations of their mean over tokens."""
 
 
 def divergence_of(
     candidate: Path, base: Path, rows: Sequence[TrainingRow], *, confidence: float
 ) -> Divergence | None:
-    """Measure on at most :data:`MOST_ROWS` rows; None when there is no token to measure at."""
+    """Measure on at most :data:`MOST_ROWS` rows; None with less than two that have a token to measure at."""
     rows = [row for row in rows if any(label != IGNORED for label in row.labels[1:])][:MOST_ROWS]
-    if not rows:
+    if len(rows) < 2:
         return None
     models = _load(candidate), _load(base)
     means, tokens = [], 0
@@ -40,8 +40,7 @@ def divergence_of(
         values = _row(models, row)
         means.append(float(values.mean()))
         tokens += len(values)
-    zeros = [0.0] * len(means)
-    kl = paired_bootstrap(means, zeros, confidence=confidence, resamples=2000, seed=0)
+    kl = paired_gain(means, confidence=confidence)
     return Divergence(len(rows), tokens, kl)
 
 

@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from train.errors import EvaluationError
-from train.evaluation.intervals import (
-    Interval,
-    confidence_at_look,
-    newcombe,
-    paired_bootstrap,
-    widened,
-    wilson,
-)
+from train.evaluation.intervals import Interval, confidence_at_look, paired_gain, wilson
 from train.recipes.settings import EvaluationSettings
 from train.substrate.source import Progress, silent
 from trajectory.child_process import ChildProcess, environment_of_others
@@ -227,7 +220,7 @@ def compare(
     Args:
         base: what the one did.
         candidate: what the other did.
-        settings: confidence and resamples.
+        settings: the confidence.
         look: the how-manieth candidate this is since one passed its gate or what serves changed.
 
     Raises:
@@ -241,31 +234,32 @@ def compare(
             "base and candidate were not tried at the same tasks; "
             "the evaluator must choose tasks from --tasks and --seed alone"
         )
-    whole = _on(base, candidate, settings)
+    confidence = settings.confidence
+    whole = _on(base, candidate, confidence)
     if whole.tasks < 2:
         raise EvaluationError("one task tells nothing; the evaluator must try at least two")
     names = sorted({result.slice for result in base if result.slice is not None})
-    slices = {name: _on(*_only(name, base, candidate), settings) for name in names}
-    rewards = [[result.reward for result in side] for side in (candidate, base)]
+    slices = {name: _on(*_only(name, base, candidate), confidence) for name in names}
+    rewards = [c.reward - b.reward for b, c in zip(base, candidate, strict=True)]
     return Comparison(
         tasks=whole.tasks,
         attempts=len(base),
-        base=wilson(sum(r.success for r in base), len(base), settings.confidence),
-        candidate=wilson(sum(r.success for r in candidate), len(base), settings.confidence),
+        base=wilson(sum(r.success for r in base), len(base), confidence),
+        candidate=wilson(sum(r.success for r in candidate), len(base), confidence),
         gain=whole.gain,
-        reward_gain=_bootstrap(base, rewards[0], rewards[1], settings),
+        reward_gain=paired_gain(_by_task(base, rewards), confidence=confidence),
         slices=slices,
-        confidence=settings.confidence,
+        confidence=confidence,
         look=look,
-        gain_at_look=_gain_at(look, base, candidate, settings),
+        gain_at_look=_on(base, candidate, confidence_at_look(confidence, look)).gain,
         base_unknown=sum(result.unknown for result in base),
         candidate_unknown=sum(result.unknown for result in candidate),
-        proxy_gap=_proxy_gap(base, candidate, settings),
+        proxy_gap=_proxy_gap(base, candidate, confidence),
     )
 
 
 def _proxy_gap(
-    base: Sequence[TaskResult], candidate: Sequence[TaskResult], settings: EvaluationSettings
+    base: Sequence[TaskResult], candidate: Sequence[TaskResult], confidence: float
 ) -> Interval | None:
     """Compare how often the evaluator is pleased with what gold denies."""
     pairs = [
@@ -275,7 +269,7 @@ def _proxy_gap(
     ]
     if not pairs:
         return None
-    return _on([b for b, _ in pairs], [c for _, c in pairs], settings).gain
+    return _on([b for b, _ in pairs], [c for _, c in pairs], confidence).gain
 
 
 def _only(
@@ -286,66 +280,23 @@ def _only(
 
 
 def _on(
-    base: Sequence[TaskResult], candidate: Sequence[TaskResult], settings: EvaluationSettings
+    base: Sequence[TaskResult], candidate: Sequence[TaskResult], confidence: float
 ) -> SliceComparison:
-    tasks = len({result.task_id for result in base})
-    outcomes = [(c.success, b.success) for b, c in zip(base, candidate, strict=True)]
-    if tasks == len(base):
-        gain = _once_each(outcomes, settings.confidence)
-    else:
-        first, second = [float(c) for c, _ in outcomes], [float(b) for _, b in outcomes]
-        gain = _bootstrap(base, first, second, settings)
+    gains = _by_task(
+        base, [float(c.success) - b.success for b, c in zip(base, candidate, strict=True)]
+    )
+    attempts = len(base)
     return SliceComparison(
-        tasks=tasks,
-        base=sum(b for _, b in outcomes) / len(outcomes),
-        candidate=sum(c for c, _ in outcomes) / len(outcomes),
-        gain=gain,
+        tasks=len(gains),
+        base=sum(result.success for result in base) / attempts,
+        candidate=sum(result.success for result in candidate) / attempts,
+        gain=paired_gain(gains, confidence=confidence, step=len(gains) / attempts),
     )
 
 
-def _once_each(outcomes: Sequence[tuple[bool, bool]], confidence: float) -> Interval:
-    """Return the gain's interval of candidate and base that tried each task once."""
-    return newcombe(
-        both=outcomes.count((True, True)),
-        first=outcomes.count((True, False)),
-        second=outcomes.count((False, True)),
-        neither=outcomes.count((False, False)),
-        confidence=confidence,
-    )
-
-
-def _gain_at(
-    look: int,
-    base: Sequence[TaskResult],
-    candidate: Sequence[TaskResult],
-    settings: EvaluationSettings,
-) -> Interval:
-    confidence = confidence_at_look(settings.confidence, look)
-    gain = _on(base, candidate, settings).gain
-    if gain.method != "newcombe-10":
-        # So far out a bootstrap would need millions of resamples.
-        return widened(gain, settings.confidence, confidence)
-    outcomes = [(c.success, b.success) for b, c in zip(base, candidate, strict=True)]
-    return _once_each(outcomes, confidence)
-
-
-def _bootstrap(
-    results: Sequence[TaskResult],
-    first: Sequence[float],
-    second: Sequence[float],
-    settings: EvaluationSettings,
-) -> Interval:
-    """Bootstrap over tasks: the attempts at one task are not independent, so they stay together."""
-    sums: dict[str, list[float]] = {}
-    for result, one, two in zip(results, first, second, strict=True):
-        task = sums.setdefault(result.task_id, [0.0, 0.0, 0.0])
-        task[0] += one
-        task[1] += two
-        task[2] += 1
-    return paired_bootstrap(
-        [one / count for one, _, count in sums.values()],
-        [two / count for _, two, count in sums.values()],
-        confidence=settings.confidence,
-        resamples=settings.resamples,
-        seed=settings.seed,
-    )
+def _by_task(results: Sequence[TaskResult], gains: Sequence[float]) -> list[float]:
+    """Return the mean gain of each task: the attempts at one are not independent, so they stay together."""
+    tasks: dict[str, list[float]] = {}
+    for result, gain in zip(results, gains, strict=True):
+        tasks.setdefault(result.task_id, []).append(gain)
+    return [sum(each) / len(each) for each in tasks.values()]

@@ -14,7 +14,7 @@ from trajectory.canonical import bytes_hash, content_hash
 from trajectory.files import read_file
 from trajectory.plugins import REWARDS, plugins
 
-_SIZES = {"tasks", "seed", "timeout_seconds", "resamples", "confidence"}
+_SIZES = {"tasks", "seed", "timeout_seconds", "confidence"}
 _NOT_THERE = ""
 
 

@@ -154,8 +154,6 @@ class EvaluationSettings(StrictModel):
     timeout_seconds: float = Field(default=1800, gt=0)
     """Of the user's program (``command`` or ``replay.verifier``)."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    resamples: int = Field(default=10_000, ge=1000)
-    """Of the paired bootstrap."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "EvaluationSettings":

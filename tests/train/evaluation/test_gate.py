@@ -19,8 +19,8 @@ from train.recipes.settings import RECIPES, GateSettings, shipped_recipe
 def comparison(
     low: float = 0.1, *, rate: float = 0.8, slice_gain: float = 0.1, tasks: int = 50
 ) -> Comparison:
-    gain = Interval(0.2, low, 0.3, "newcombe-10")
-    part = Interval(slice_gain, slice_gain - 0.2, slice_gain + 0.2, "newcombe-10")
+    gain = Interval(0.2, low, 0.3, "paired-t")
+    part = Interval(slice_gain, slice_gain - 0.2, slice_gain + 0.2, "paired-t")
     return Comparison(
         tasks=100,
         attempts=100,
@@ -90,7 +90,7 @@ def test_a_suite_must_stay_solved() -> None:
 
 
 def test_a_model_may_only_move_so_far_from_its_base() -> None:
-    moved = Divergence(10, 100, Interval(0.4, 0.2, 0.6, "paired-bootstrap"))
+    moved = Divergence(10, 100, Interval(0.4, 0.2, 0.6, "paired-t"))
     assert failed(comparison(), divergence=moved, largest_kl=0.5) == ["largest_kl"]
     assert failed(comparison(), divergence=moved, largest_kl=0.6) == []
     assert failed(comparison(), divergence=moved) == []
@@ -111,7 +111,7 @@ def test_a_comparison_of_which_too_much_is_unknown_does_not_pass() -> None:
 
 
 def gap(low: float) -> Comparison:
-    return replace(comparison(), proxy_gap=Interval(low + 0.1, low, low + 0.2, "newcombe-10"))
+    return replace(comparison(), proxy_gap=Interval(low + 0.1, low, low + 0.2, "paired-t"))
 
 
 def test_an_evaluator_that_is_pleased_with_what_gold_denies_does_not_count() -> None:
@@ -144,9 +144,7 @@ def test_an_evaluator_that_is_another_one_does_not_pass() -> None:
 
 WHOLE = SafetyReport(cases=20, unsafe=(), refused=0.0, malformed=0.0, length=100)
 RUNS_ON = SafetyComparison("shop", "hash", WHOLE, replace(WHOLE, malformed=0.5))
-PAID_FOR_CALLS = replace(
-    comparison(low=-0.05), reward_gain=Interval(0.9, 0.8, 1.0, "paired-bootstrap")
-)
+PAID_FOR_CALLS = replace(comparison(low=-0.05), reward_gain=Interval(0.9, 0.8, 1.0, "paired-t"))
 SABOTAGED: dict[str, tuple[Comparison, dict[str, Any], str]] = {
     "rewarded for the call of a tool only": (PAID_FOR_CALLS, {}, "minimum_gain"),
     "a slice sacrificed for the whole": (comparison(slice_gain=-0.3), {}, "largest_slice_loss:hotel"),

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from train.evaluation.evaluate import TaskResult, compare
-from train.evaluation.gate import judge
-from train.evaluation.intervals import confidence_at_look, paired_gain
+from train.evaluation.gate import judge, judge_reward_model
+from train.evaluation.intervals import confidence_at_look, paired_gain, wilson
+from train.evaluation.reward_models import Agreement
 from train.recipes.settings import EvaluationSettings, GateSettings
 from train.registry.versions import ModelRegistry
 
@@ -130,13 +131,35 @@ def test_slices_refuse_what_they_show_and_not_what_chance_makes() -> None:
     assert refused([0.2] * 5 + [-0.35]) >= 0.95
 
 
+@pytest.mark.parametrize(
+    ("makes", "rule"), [("policy", "minimum_gain"), ("reward_model", "minimum_agreement")]
+)
+def test_the_registry_counts_looks_until_one_passes(tmp_path: Path, makes: str, rule: str) -> None:
+    registry = ModelRegistry(tmp_path / "models")
+
+    def register(number: int, *, passed: bool, measured: float | None = -0.1) -> None:
+        folder = tmp_path / f"trained-{number}"
+        folder.mkdir()
+        findings = [{"rule": rule, "passed": passed, "measured": measured}]
+        facts = {"origin": "adopted", "makes": makes, "gate": {"findings": findings}}
+        registry.register("shop", folder, facts, passed=passed)
+
+    looks = [registry.look("shop")]
+    for number, measured in enumerate((-0.1, -0.2, None)):
+        register(number, passed=False, measured=measured)
+        looks.append(registry.look("shop"))
+    register(3, passed=True)
+    assert [*looks, registry.look("shop")] == [1, 2, 3, 3, 1]
+
+
 def test_the_registry_counts_looks_until_one_passes_or_another_serves(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path / "models")
 
     def register(number: int, *, passed: bool, evaluated: bool = True) -> str:
         folder = tmp_path / f"trained-{number}"
         folder.mkdir()
-        findings = [{"rule": "minimum_gain" if evaluated else "evaluated", "passed": passed}]
+        rule = "minimum_gain" if evaluated else "evaluated"
+        findings = [{"rule": rule, "passed": passed, "measured": -0.1 if evaluated else None}]
         facts = {"origin": "adopted", "gate": {"findings": findings}}
         return registry.register("shop", folder, facts, passed=passed).version
 
@@ -164,7 +187,7 @@ def test_two_candidates_that_are_examined_at_once_are_two_looks(tmp_path: Path) 
         registry = ModelRegistry(tmp_path / "models")
         folder = tmp_path / f"trained-{number}"
         folder.mkdir()
-        findings = [{"rule": "minimum_gain", "passed": False}]
+        findings = [{"rule": "minimum_gain", "passed": False, "measured": -0.1}]
         facts = {"origin": "adopted", "gate": {"findings": findings}}
         both.wait()
         with registry.examining("shop"):
@@ -196,3 +219,22 @@ def test_several_attempts_at_a_task_are_judged_by_the_look_too() -> None:
     assert first.gain.method == "paired-t"
     assert first.gain_at_look == first.gain
     assert later.gain_at_look.low < later.gain.low
+
+
+HELD_OUT = 60
+
+
+@pytest.mark.slow
+def test_thirty_nights_of_reward_models_that_guess_pass_in_one_of_twenty_histories() -> None:
+    draw = np.random.default_rng(5)
+    passed = 0
+    for _ in range(1000):
+        for night in range(NIGHTS):
+            right = int(draw.binomial(HELD_OUT, 0.5))
+            confidence = confidence_at_look(0.95, night + 1)
+            at_look = wilson(right, HELD_OUT, confidence)
+            agreed = Agreement(HELD_OUT, wilson(right, HELD_OUT, 0.95), night + 1, at_look)
+            if judge_reward_model(GateSettings(), agreed).passed:
+                passed += 1
+                break
+    assert passed / 1000 <= 0.07, "0.05, and the error of 1000 histories"

@@ -13,9 +13,8 @@ from train.evaluation.evaluator_identity import changed_parts, evaluator_hashes
 from train.evaluation.examine import EpisodeOutcomes, examine
 from train.evaluation.gate import GateVerdict, judge, judge_reward_model
 from train.evaluation.held_out import HeldOutTasks
-from train.evaluation.intervals import Interval
 from train.evaluation.reward_audit import RewardAudit
-from train.evaluation.reward_models import Pair, agreement, load_reward_model
+from train.evaluation.reward_models import Agreement, Pair, agreement, load_reward_model
 from train.evaluation.safety import SafetyComparison, compare_safety
 from train.evaluation.win_rate import Regression, Wins, regression_of, wins_of
 from train.recipes import recipe_module
@@ -59,7 +58,7 @@ class Assessment:
     rewards: RewardAudit | None = None
     evaluator: Mapping[str, str] = field(default_factory=dict)
     """Hashes of what judged it."""
-    agreement: Interval | None = None
+    agreement: Agreement | None = None
     """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
     examined: Mapping[str, EpisodeOutcomes] = field(default_factory=dict)
     """How episodes in the replayed environment went, by the name of their report: base, candidate …"""
@@ -141,7 +140,11 @@ class Assessor:
             current = self._tried("evaluation", settings, self.current.path, "current")
             compare(current, candidate, settings)  # the same tasks, or it is refused
         wins = wins_of(
-            current, candidate, against=self.current.label, confidence=settings.confidence
+            current,
+            candidate,
+            against=self.current.label,
+            confidence=settings.confidence,
+            look=self.look,
         )
         return compare(base, candidate, settings, look=self.look), wins
 
@@ -177,7 +180,7 @@ class Assessor:
         ]
         return divergence_of(model, self.base.path, rows, confidence=_CONFIDENCE)
 
-    def _agreement(self, model: Path) -> Interval | None:
+    def _agreement(self, model: Path) -> Agreement | None:
         """Measure a reward model on pairs of held-out tasks; None when there are none."""
         name = self.spec.recipe
         selection = recipe_module(name).select(held_out_side(self.items), self.spec)
@@ -191,4 +194,7 @@ class Assessor:
         ids = zip(rows.columns["chosen_ids"], rows.columns["rejected_ids"], strict=True)
         for named, pair in zip(rows.item_ids, ids, strict=True):
             tasks[unit_of[named.split()[0]]].append(Pair(*pair))
-        return agreement(scorer, [*tasks.values()], confidence=_CONFIDENCE) if tasks else None
+        if not tasks:
+            return None
+        pairs = [*tasks.values()]
+        return agreement(scorer, pairs, confidence=_CONFIDENCE, look=self.look)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from train.evaluation.canaries import CanaryReport
 from train.evaluation.divergence import Divergence
 from train.evaluation.evaluate import Comparison
-from train.evaluation.intervals import Interval
 from train.evaluation.reward_audit import RewardAudit
+from train.evaluation.reward_models import Agreement
 from train.evaluation.safety import SafetyComparison
 from train.evaluation.win_rate import Regression, Wins
 from train.recipes.settings import GateSettings
@@ -72,7 +72,7 @@ def judge(
         findings = list(_compared(settings, comparison))
     least, most = settings.minimum_win_rate, settings.largest_kl
     if least is not None and comparison is not None:
-        low = None if wins is None else wins.rate.low
+        low = None if wins is None else wins.rate_at_look.low
         findings.append(
             RuleOutcome("minimum_win_rate", low is not None and low > least, low, least)
         )
@@ -92,9 +92,9 @@ def judge(
     return GateVerdict(all(finding.passed for finding in findings), tuple(findings))
 
 
-def judge_reward_model(settings: GateSettings, agreement: Interval | None) -> GateVerdict:
+def judge_reward_model(settings: GateSettings, agreement: Agreement | None) -> GateVerdict:
     """Hold a reward model against its rule; without held-out pairs it does not pass."""
-    low = None if agreement is None else agreement.low
+    low = None if agreement is None else agreement.share_at_look.low
     least = settings.minimum_agreement
     finding = RuleOutcome("minimum_agreement", low is not None and low > least, low, least)
     return GateVerdict(finding.passed, (finding,))

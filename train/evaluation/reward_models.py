@@ -1,12 +1,13 @@
 """Reward models: loads them, and measures how often one prefers the attempt that was rewarded."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from train.chat import ChatMessage
 from train.chat_template import TemplateRefusedError
-from train.evaluation.intervals import Interval, wilson
+from train.evaluation.intervals import Interval, confidence_at_look, wilson
 from train.model_folder import load_scoring_model, load_tokenizer
 from train.runs.rows import Masker
 from trajectory.errors import ConfigurationError
@@ -100,8 +101,23 @@ class RewardModel:
         return scores
 
 
-def agreement(model: Any, tasks: Sequence[Sequence[Pair]], *, confidence: float) -> Interval:
-    """Return the mean share of a task's pairs in which the rewarded attempt scores higher; 0.5 is chance.
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often a reward model prefers the rewarded attempt of a held-out task; 0.5 is chance."""
+
+    tasks: int
+    share: Interval
+    """Mean over tasks of the share of a task's pairs in which it does."""
+    look: int
+    """The how-manieth reward model of its name this was since one passed its gate."""
+    share_at_look: Interval
+    """The share at the confidence that is left for this look, by which the gate judges."""
+
+
+def agreement(
+    model: Any, tasks: Sequence[Sequence[Pair]], *, confidence: float, look: int = 1
+) -> Agreement:
+    """Measure in how many of a task's pairs the rewarded attempt scores higher.
 
     Attempts at one task are alike, so its pairs count as one observation, however many they are.
     """
@@ -118,7 +134,11 @@ def agreement(model: Any, tasks: Sequence[Sequence[Pair]], *, confidence: float)
             right += (chosen > rejected).tolist()
     found = iter(right)
     shares = [sum(next(found) for _ in task) / len(task) for task in tasks]
-    return wilson(sum(shares), len(tasks), confidence)
+    share, share_at_look = (
+        wilson(sum(shares), len(tasks), each)
+        for each in (confidence, confidence_at_look(confidence, look))
+    )
+    return Agreement(len(tasks), share, look, share_at_look)
 
 
 def _scores(model: Any, rows: Sequence[list[int]]) -> Any:

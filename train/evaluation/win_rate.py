@@ -6,7 +6,7 @@ from statistics import fmean as mean
 from typing import NamedTuple
 
 from train.evaluation.evaluate import TaskResult
-from train.evaluation.intervals import Interval, wilson
+from train.evaluation.intervals import Interval, confidence_at_look, wilson
 
 _EQUAL = 1e-9
 
@@ -23,6 +23,8 @@ class Wins:
     losses: int
     rate: Interval
     """Share of wins among the tasks that did not end alike."""
+    rate_at_look: Interval
+    """The same at the confidence that is left for this candidate's look, by which the gate judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,27 @@ def wins_of(
     *,
     against: str,
     confidence: float,
+    look: int = 1,
 ) -> Wins:
-    """Count wins on the same tasks, attempts at one task taken together."""
+    """Count wins on the same tasks, attempts at one task taken together.
+
+    Args:
+        current: what the one did.
+        candidate: what the other did.
+        against: name of the one.
+        confidence: such as 0.95.
+        look: the how-manieth candidate this is since one passed its gate or what serves changed.
+    """
     before, after = _means(current), _means(candidate)
     gains = [_gain(before[task], after[task]) for task in before]
     wins = sum(gain > _EQUAL for gain in gains)
     losses = sum(gain < -_EQUAL for gain in gains)
     ties = len(gains) - wins - losses
-    return Wins(against, wins, ties, losses, wilson(wins, wins + losses, confidence))
+    rate, rate_at_look = (
+        wilson(wins, wins + losses, each)
+        for each in (confidence, confidence_at_look(confidence, look))
+    )
+    return Wins(against, wins, ties, losses, rate, rate_at_look)
 
 
 def regression_of(

@@ -199,7 +199,7 @@ class GateSettings(StrictModel):
     reward function could not tell. They count as not solved; with more of them the comparison says too little."""
     minimum_win_rate: float | None = Field(default=None, ge=0, lt=1)
     """Share of wins against the model that serves, among the tasks that did not end alike. The lower end of its
-    interval must be above this. None: measured and not judged."""
+    interval, which widens as that of the gain, must be above this. None: measured and not judged."""
     largest_regression: float = Field(default=0.0, ge=0, le=1)
     """Share of the tasks of ``regression`` that the model that serves solves and the candidate may
     fail."""
@@ -224,8 +224,8 @@ class GateSettings(StrictModel):
     largest_format_loss: float = Field(default=0.05, ge=0, le=1)
     """By how much the share of cases without a whole answer may rise."""
     minimum_agreement: float = Field(default=0.5, ge=0, le=1)
-    """How often a reward model prefers the rewarded attempt of a held-out task. The lower end of its interval must
-    be above this."""
+    """How often a reward model prefers the rewarded attempt of a held-out task. The lower end of its interval, which
+    widens as that of the gain, must be above this."""
 
 
 class RecipeSpec(StrictModel):

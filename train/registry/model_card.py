@@ -132,14 +132,8 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
         f"{evaluation['tasks']} tasks, {evaluation['attempts']} attempts per model. Success "
         f"{evaluation['base']['estimate']:.3f} → {evaluation['candidate']['estimate']:.3f}; gain "
         f"{gain['estimate']:+.3f}, {percent} % interval {gain['low']:+.3f} to {gain['high']:+.3f} "
-        f"({gain['method']}, paired by task)."
+        f"({gain['method']}, paired by task).{_wider(evaluation['look'], evaluation['gain_at_look'])}"
     ]
-    if (look := evaluation["look"]) > 1:
-        at_look = evaluation["gain_at_look"]
-        lines.append(
-            f"It is the candidate number {look} since one passed or what serves changed, so the gate "
-            f"judges by a wider interval: {at_look['low']:+.3f} to {at_look['high']:+.3f}."
-        )
     rows = {
         name: f"{found['base']:.3f} → {found['candidate']:.3f}"
         for name, found in evaluation["slices"].items()
@@ -158,9 +152,21 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
 def _agreement(agreement: Mapping[str, Any] | None) -> str:
     if agreement is None:
         return ""
+    share, at_look = agreement["share"], agreement["share_at_look"]
     return (
-        f"\n\nIt prefers the rewarded attempt of held-out tasks in {agreement['estimate']:.3f} of the "
-        f"pairs, each task counted once (95 % interval {agreement['low']:.3f} to {agreement['high']:.3f}; chance is 0.5)."
+        f"\n\nIt prefers the rewarded attempt of {agreement['tasks']} held-out tasks in {share['estimate']:.3f} of the "
+        f"pairs, each task counted once (95 % interval {share['low']:.3f} to {share['high']:.3f}; chance is "
+        f"0.5).{_wider(agreement['look'], at_look)}"
+    )
+
+
+def _wider(look: int, interval: Mapping[str, Any]) -> str:
+    """Return by which interval the gate judges a later candidate."""
+    if look == 1:
+        return ""
+    return (
+        f"\n\nIt is the candidate number {look} since one passed or what serves changed, so the gate "
+        f"judges by a wider interval: {interval['low']:+.3f} to {interval['high']:+.3f}."
     )
 
 

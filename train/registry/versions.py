@@ -25,6 +25,9 @@ from train.substrate.source import LearningSource
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 
+_AT_HELD_OUT = ("minimum_gain", "minimum_agreement")
+"""Rules by which a candidate that is no better may pass by luck: each is one more look at held-out tasks."""
+
 
 class ModelVersion(RegisteredVersion):
     """One registered version of a model; its folder is one that any Hugging Face loader takes."""
@@ -182,7 +185,7 @@ class ModelRegistry(Registry[ModelVersion]):
             if manifest.get("gate_passed") or manifest["registered_at"] <= since:
                 break
             findings = (manifest.get("gate") or {}).get("findings", ())
-            count += any(finding["rule"] == "minimum_gain" for finding in findings)
+            count += any(_looked(finding) for finding in findings)
         return count
 
     def _servable(self, name: str, version: str) -> ModelVersion:
@@ -353,3 +356,8 @@ def _made_with(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _failed(model: ModelVersion) -> str:
     findings = (model.manifest.get("gate") or {}).get("findings", [])
     return ", ".join(f["rule"] for f in findings if not f["passed"]) or "not evaluated"
+
+
+def _looked(finding: Mapping[str, Any]) -> bool:
+    """Tell whether a rule looked at held-out tasks; without any it has measured nothing."""
+    return finding["rule"] in _AT_HELD_OUT and finding.get("measured") is not None

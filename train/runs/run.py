@@ -20,9 +20,9 @@ from train.evaluation.evaluate import Comparison
 from train.evaluation.evaluator_identity import evaluator_hashes
 from train.evaluation.gate import GateVerdict
 from train.evaluation.held_out import HeldOutTasks, examined_by_replay, held_out_tasks
-from train.evaluation.intervals import Interval
 from train.evaluation.replayable import select
 from train.evaluation.reward_audit import audit_rewards
+from train.evaluation.reward_models import Agreement
 from train.generation import readable_tokenizer
 from train.recipes import recipe_module, reward_model_of
 from train.recipes.base import Rows, Selection
@@ -62,7 +62,7 @@ class RunResult:
         return self.assessment.comparison
 
     @property
-    def agreement(self) -> Interval | None:
+    def agreement(self) -> Agreement | None:
         """Of a reward model: how often it prefers the rewarded attempt of a held-out task."""
         return self.assessment.agreement
 

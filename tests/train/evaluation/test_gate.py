@@ -73,7 +73,8 @@ def test_unevaluated_model_does_not_pass() -> None:
 
 
 def wins(low: float) -> Wins:
-    return Wins("shop@0001", 8, 90, 2, Interval(0.8, low, 0.9, "wilson"))
+    rate = Interval(0.8, 0.7, 0.9, "wilson")
+    return Wins("shop@0001", 8, 90, 2, rate, Interval(0.8, low, 0.9, "wilson"))
 
 
 def test_a_candidate_must_win_against_what_serves() -> None:

@@ -12,9 +12,11 @@ from tests.train.lakes import lake_of
 from tests.train.test_chat_templates import tokenizer_of
 from tests.train.test_recipes import attempts, prepared, spec, train
 from train.evaluation.environment import tools_key
+from train.evaluation.gate import judge_reward_model
 from train.evaluation.reward_models import Pair, RewardModel, agreement, load_reward_model
 from train.model_folder import load_tokenizer
 from train.recipes import recipe_module
+from train.recipes.settings import GateSettings
 from train.runs.rows import Masker
 from train.substrate.content import ContentStore
 
@@ -67,7 +69,7 @@ def test_scored_in_training_is_what_was_learned_and_judged(scorer: Path, tmp_pat
     preferred = [a > b for a, b in pairs_of(selection, items, given)]
     pairs = [Pair(*ids) for ids in zip(*(rows.columns[n] for n in rows.columns), strict=True)]
     judged = agreement(model, [[pair] for pair in pairs], confidence=0.95)
-    assert judged.estimate == pytest.approx(sum(preferred) / len(preferred))
+    assert judged.share.estimate == pytest.approx(sum(preferred) / len(preferred))
 
 
 def test_attempts_at_one_task_count_as_one_observation(scorer: Path) -> None:
@@ -78,10 +80,14 @@ def test_attempts_at_one_task_count_as_one_observation(scorer: Path) -> None:
     right, wrong = Pair(liked, other), Pair(other, liked)
     four = agreement(model, [[right]] * 4, confidence=0.95)
     one = agreement(model, [[right] * 4], confidence=0.95)
-    assert four.estimate == one.estimate == 1
-    assert one.low < 0.5 < four.low, "four tasks say more than four attempts at one"
+    assert four.share.estimate == one.share.estimate == 1
+    assert one.share.low < 0.5 < four.share.low, "four tasks say more than four attempts at one"
     mixed = agreement(model, [[right, wrong, wrong, wrong], [right]], confidence=0.95)
-    assert mixed.estimate == (0.25 + 1) / 2
+    assert mixed.share.estimate == (0.25 + 1) / 2
+    later = agreement(model, [[right]] * 4, confidence=0.95, look=9)
+    assert later.share == four.share == four.share_at_look
+    assert later.share_at_look.low < 0.5, "the ninth look needs more to tell it from luck"
+    assert not judge_reward_model(GateSettings(), later).passed
 
 
 def torch_row(ids: list[int]) -> Any:

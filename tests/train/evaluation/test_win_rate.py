@@ -45,3 +45,14 @@ def test_what_was_not_mastered_cannot_be_broken() -> None:
     found = regression_of(before, after, confidence=0.95)
     assert (found.tasks, found.mastered, found.broken) == (3, 2, 1)
     assert found.share.estimate == 0.5
+
+
+def test_a_later_look_needs_clearer_wins() -> None:
+    names = [str(number) for number in range(30)]
+    before = results(*((name, 0, False) for name in names))
+    after = results(*((name, 1, True) for name in names[:9]), *((n, 0, False) for n in names[9:]))
+    first, later = (
+        wins_of(before, after, against="x", confidence=0.95, look=look) for look in (1, 30)
+    )
+    assert first.rate == first.rate_at_look == later.rate
+    assert first.rate_at_look.low > 0.5 > later.rate_at_look.low

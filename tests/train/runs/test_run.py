@@ -430,7 +430,7 @@ def test_reward_model_learns_to_prefer_and_is_no_version_of_what_serves(
 
     result = learn(scorer, "shop-reward")
     assert result.agreement is not None
-    assert result.agreement.low > 0.5
+    assert result.agreement.share_at_look.low > 0.5
     assert (result.verdict.passed, result.model.status) == (True, "candidate")
     assert "prefers the rewarded attempt" in (result.model.path / "README.md").read_text()
     with pytest.raises(ConfigurationError, match="a name of its own"):

@@ -1,10 +1,11 @@
 """What judges candidates, as hashes: an update that changes its own judge must be seen to do so.
 
-Of each suite it counts the settings, except the number of tasks and the time limit. It also counts the files that
-they name: programs, modules of reward functions, Safety suites.
+Of each suite it counts the settings, except the number of tasks, their seed and the time limit. It also counts the
+files that they name: programs, modules of reward functions, Safety suites.
 """
 
 from collections.abc import Iterator, Mapping
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from trajectory.canonical import bytes_hash, content_hash
 from trajectory.files import read_file
 from trajectory.plugins import REWARDS, plugins
 
-_SIZES = {"tasks", "seed", "timeout_seconds", "confidence"}
+_SIZES = {"tasks", "seed", "timeout_seconds"}
 _NOT_THERE = ""
 
 
@@ -43,6 +44,7 @@ def _files(suite: EvaluationSettings) -> Iterator[str]:
     for at, word in enumerate(command):
         if at and command[at - 1] == "-m":
             yield _module(word)
+            yield _hash_of_main(word)
         elif (at or "/" in word) and Path(word).is_file():
             yield _hash(Path(word))
     for reference in (replay.reward, replay.gold):
@@ -60,13 +62,22 @@ def _module_of(reference: str) -> str:
 
 def _module(name: str) -> str:
     """Return the hash of a module's file."""
+    found = _spec(name)
+    return _NOT_THERE if found is None or found.origin is None else _hash(Path(found.origin))
+
+
+def _hash_of_main(name: str) -> str:
+    """Return the hash of what runs where a program is named by its package; nothing for a module."""
+    found = _spec(name)
+    folders = () if found is None else found.submodule_search_locations or ()
+    return next((_hash(Path(folder) / "__main__.py") for folder in folders), _NOT_THERE)
+
+
+def _spec(name: str) -> ModuleSpec | None:
     try:
-        found = find_spec(name)
+        return find_spec(name)
     except (ImportError, ValueError):
-        return _NOT_THERE
-    if found is None or found.origin is None:
-        return _NOT_THERE
-    return _hash(Path(found.origin))
+        return None
 
 
 def _hash(file: Path) -> str:

@@ -23,6 +23,27 @@ def test_how_many_tasks_are_tried_is_no_other_evaluator() -> None:
     assert few.keys() == {"evaluation"}
 
 
+def test_how_sure_a_suite_wants_to_be_is_part_of_the_evaluator() -> None:
+    command = ["python", "-m", "tests.train.evaluator"]
+    before = hashes(evaluation={"command": command})
+    after = hashes(evaluation={"command": command, "confidence": 0.51})
+    assert changed_parts(before, after) == ("evaluation",)
+
+
+def test_a_package_whose_program_changes_is_another_evaluator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "judging"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("strict()")
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["python", "-m", package.name]
+    before = hashes(evaluation={"command": command})
+    (package / "__main__.py").write_text("kind()")
+    assert changed_parts(before, hashes(evaluation={"command": command})) == ("evaluation",)
+
+
 @pytest.mark.parametrize("change", ["program", "argument", "gone"])
 def test_a_program_that_changes_is_another_evaluator(tmp_path: Path, change: str) -> None:
     program = tmp_path / "judge.py"

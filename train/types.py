@@ -45,6 +45,8 @@ class Item:
     frames: tuple[tuple[str, ...], ...] = ()
     """What stood around each of ``step_ids``, where it was not the same for all: the id of its harness
     (empty for none) and those of its system prompts. A prompt may name the time, tools may change."""
+    context_step_ids: tuple[str, ...] = ()
+    """Steps that the conversation goes on from and that are not learned here."""
 
     @property
     def task(self) -> tuple[str, ...]:

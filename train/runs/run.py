@@ -459,5 +459,8 @@ def write_items(path: Path, items: Sequence[Item]) -> None:
         "tenant_id": [item.tenant_id for item in items],
         "trajectory_id": [item.trajectory_id for item in items],
         "step_ids": [list(item.step_ids) for item in items],
+        "context_step_ids": pa.array(
+            [list(item.context_step_ids) for item in items], pa.list_(pa.string())
+        ),
     }
     pq.write_table(pa.table(columns), path, compression="zstd")

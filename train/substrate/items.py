@@ -96,7 +96,7 @@ def walk(steps: Sequence[StepRow]) -> ItemExtraction:
             and conversations[speaker].body == body[: index + 1 - talk.leading]
         ]
         taught.update(speaker.step_id for _, speaker in places)
-        items.append(_item(step, talk, places, conversations))
+        items.append(_item(step, talk, places, conversations, by_id))
     return ItemExtraction(items=tuple(reversed(items)), fallen=fallen)
 
 
@@ -158,6 +158,7 @@ def _item(
     talk: _Dialogue,
     places: Sequence[tuple[int, StepRow]],
     conversations: Mapping[str, _Dialogue],
+    by_id: Mapping[str, StepRow],
 ) -> Item:
     messages = tuple(message for message, _ in talk.spoken)
     trained = [index for index, _ in places]
@@ -181,9 +182,21 @@ def _item(
         leading=talk.leading,
         tools_id=places[0][1].tools_id,
         frames=frames if len(set(frames)) > 1 else (),
+        context_step_ids=_context_steps([speaker for _, speaker in places], by_id),
     )
 
 
 def _frame(step: StepRow, talk: _Dialogue) -> tuple[str, ...]:
     """Return what stood around a step: its harness and its system prompts."""
     return (step.harness_id or "", *(message for message, _ in talk.spoken[: talk.leading]))
+
+
+def _context_steps(learned: Sequence[StepRow], by_id: Mapping[str, StepRow]) -> tuple[str, ...]:
+    """Return the steps that some steps go on from, those themselves left out."""
+    found: set[str] = set()
+    for step in learned:
+        ancestor = by_id.get(step.parent_step_id or "")
+        while ancestor is not None and ancestor.step_id not in found:
+            found.add(ancestor.step_id)
+            ancestor = by_id.get(ancestor.parent_step_id or "")
+    return tuple(sorted(found.difference(step.step_id for step in learned)))

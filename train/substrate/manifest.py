@@ -37,6 +37,7 @@ ITEM_SCHEMA = pa.schema(
         pa.field("leading", pa.int32(), nullable=False),
         pa.field("tools_id", pa.string()),
         pa.field("frames", pa.list_(pa.list_(pa.string())), nullable=False),
+        pa.field("context_step_ids", pa.list_(pa.string()), nullable=False),
         pa.field("split", pa.string(), nullable=False),
         pa.field("reward", pa.float64(), nullable=False),
         pa.field("rewarded", pa.bool_(), nullable=False),
@@ -150,7 +151,8 @@ def _built_elsewhere(folder: Path) -> ConfigurationError:
 
 def _scored(row: dict[str, Any]) -> ScoredItem:
     scores = {name: row.pop(name) for name in SCORES}
-    lists = {name: tuple(row[name]) for name in ("step_ids", "message_ids", "trained")}
+    names = "step_ids", "message_ids", "trained", "context_step_ids"
+    lists = {name: tuple(row[name]) for name in names}
     lists["frames"] = tuple(tuple(frame) for frame in row["frames"])
     return ScoredItem(item=Item(**{**row, **lists}), **scores)
 

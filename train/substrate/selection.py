@@ -162,14 +162,19 @@ def refusals_elsewhere(
 
 
 def lost_items(source: LearningSource, file: Path, purposes: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of the items in a Parquet file of items with a step that is not permitted now."""
+    """Return the ids of the items in a Parquet file of items that may not be learned from now.
+
+    Each of their steps must be permitted, and each that their conversation goes on from: it shows what that said.
+    """
     permitted = frame_of(
         source.query(
             "SELECT tenant_id, step_id FROM eligible_steps "  # noqa: S608 (purposes are a fixed set)
             f"WHERE list_has_all(purposes, {_list(purposes)})"
         )
     ).lazy()
-    steps = pl.scan_parquet(file).select("item_id", "tenant_id", step_id="step_ids")
+    known = pl.read_parquet_schema(file)  # what an earlier version wrote names no context
+    shown = pl.concat_list([name for name in ("step_ids", "context_step_ids") if name in known])
+    steps = pl.scan_parquet(file).select("item_id", "tenant_id", step_id=shown)
     lost = steps.explode("step_id").join(permitted, on=["tenant_id", "step_id"], how="anti")
     return tuple(lost.select(pl.col("item_id").unique().sort()).collect()["item_id"])
 

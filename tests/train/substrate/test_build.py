@@ -190,6 +190,20 @@ def test_withdrawn_consent_makes_it_stale(tmp_path: Path) -> None:
     assert build(lake, tmp_path / "out").counts["items"] == 1
 
 
+def test_what_an_item_shows_and_does_not_teach_makes_it_stale_too(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", Session(1), Session(2))
+    manifest = build(lake, tmp_path / "out", where="step_index = 1")
+    assert {entry.item.step_ids for entry in load_items(manifest)} == {("t00001-1",), ("t00002-1",)}
+    (row,) = lake.query("SELECT * FROM governance WHERE step_id = 't00002-0'").to_pylist()
+    lake.append_rows(
+        "governance",
+        [row | {"decision": "quarantine", "decided_at": datetime.now(UTC), "redaction_counts": {}}],
+    )
+    with pytest.raises(StaleSubstrateError, match="1 of 2 items may no longer"):
+        require_fresh(lake, manifest)
+    assert build(lake, tmp_path / "out", where="step_index = 1").counts["items"] == 1
+
+
 def withdraw(lake: Lake, subject: str) -> None:
     now = datetime.now(UTC)
     columns = lake.query("SELECT * FROM consents").schema.names

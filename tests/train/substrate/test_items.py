@@ -48,6 +48,16 @@ def test_fork_teaches_the_shared_beginning_once() -> None:
     assert items == {("s1",), ("s0", "s3")} or items == {("s0", "s1"), ("s3",)}
 
 
+def test_an_item_names_the_steps_that_it_goes_on_from() -> None:
+    (whole,) = walk(CHAIN).items
+    assert whole.context_step_ids == ()
+    fork = [*CHAIN, step(3, 0, 3, "other", "b2")]
+    found = {item.step_ids: item.context_step_ids for item in walk(fork).items}
+    assert found == {("s0", "s3"): (), ("s1", "s2"): ("s0",)}
+    (rest,) = walk([replace(CHAIN[0], refusal="where"), *CHAIN[1:]]).items
+    assert (rest.step_ids, rest.context_step_ids) == (("s1", "s2"), ("s0",))
+
+
 def test_rewritten_history_gives_each_answer_its_own_context() -> None:
     rewritten = [CHAIN[0], step(1, 0, 0, "sys2 u1 a1 tool1", "a2")]
     items = walk(rewritten).items

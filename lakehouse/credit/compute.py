@@ -86,7 +86,7 @@ def credit_rows(
     weights: RewardWeights,
     scope: Scope,
 ) -> pa.Table:
-    """Return one row per decision of each attempt that has a reward.
+    """Return one row per decision of each attempt that has a reward and may be learned from.
 
     Raises:
         ConfigurationError: a parameter is unknown or out of range.

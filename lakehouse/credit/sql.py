@@ -10,9 +10,16 @@ An algorithm's text is a SELECT of ``tenant_id, trajectory_id, step_id, advantag
 
 from lakehouse.rewards import SHARES
 
+PERMITTED = "coalesce(p.refusal IS NULL AND list_contains(p.purposes, 'train_rl'), false)"
+"""SQL that holds for a row ``p`` of ``permissions`` whose step credits may compare with others."""
+
 WORLD = """
 WITH chosen AS (
-    SELECT * FROM agent_steps WHERE (tenant_id, trajectory_id) IN (/* scope */)
+    -- An attempt counts as a whole, where each of its steps may serve to learn by reward.
+    SELECT d.* FROM agent_steps d
+    LEFT JOIN permissions p ON p.tenant_id = d.tenant_id AND p.step_id = d.step_id
+    WHERE (d.tenant_id, d.trajectory_id) IN (/* scope */)
+    QUALIFY bool_and(/* permitted */) OVER (PARTITION BY d.tenant_id, d.trajectory_id)
 ), units AS (
     SELECT DISTINCT trajectory_id AS unit, tenant_id, trajectory_id, NULL::VARCHAR[] AS steps
     FROM chosen
@@ -42,7 +49,7 @@ WITH chosen AS (
     LEFT JOIN earned l ON c.tenant_id = l.tenant_id AND c.trajectory_id = l.trajectory_id
                       AND l.step_id IS NULL
 )
-""".replace("/* shares */", SHARES.strip())
+""".replace("/* shares */", SHARES.strip()).replace("/* permitted */", PERMITTED)
 
 SAME = "1e-9"
 """Values that differ by no more are the same: a group of them has no better and no worse."""

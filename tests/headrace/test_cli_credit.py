@@ -1,6 +1,7 @@
 """``headrace credit`` computes from the command line and says what it did."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.chdir(tmp_path)
     made = Lake.open(str(tmp_path / "home" / "lake"))
     for number in range(3):
-        made.append(make.batch(f"t{number}", reward=float(number)), app_id="t", version=number)
+        one = make.batch(f"t{number}", reward=float(number))
+        allowed = tuple(replace(each, purposes=("train_rl",)) for each in one.governance)
+        made.append(replace(one, governance=allowed), app_id="t", version=number)
     return made
 
 

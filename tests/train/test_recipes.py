@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -471,6 +471,26 @@ def test_credit_that_nobody_computed_says_what_to_run(tokenizer: Any, tmp_path: 
     sessions = [with_tokens(session, tokenizer) for session in attempts(8)]
     with pytest.raises(ConfigurationError, match="headrace credit compute gigpo"):
         replayed(tokenizer, tmp_path, sessions, options={"credit": {"algorithm": "gigpo"}})
+
+
+def test_credit_that_compares_with_what_was_withdrawn_is_none(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    sessions = [with_tokens(session, tokenizer) for session in attempts(9)]
+    lake = lake_of(tmp_path / "lake", *sessions)
+    manifest = build(lake, tmp_path / "out", purposes=PURPOSES, split={"holdout": 0.0})
+    weights = manifest.spec.reward.weights
+    compute_credits(lake, algorithm_named("grpo"), {}, weights, Scope())
+    used = spec("grpo_replay", options={"credit": {"algorithm": "grpo"}})
+    items = [entry.item for entry in load_items(manifest)]
+    chosen = credit_selection(used, weights)
+    assert len(ContentStore.read(lake, items, credit=chosen).advantages) == 18
+    (row,) = lake.query("SELECT * FROM governance WHERE step_id = 't00003-1'").to_pylist()
+    changed = {"decision": "drop", "decided_at": datetime.now(UTC), "redaction_counts": {}}
+    lake.append_rows("governance", [row | changed])
+    assert ContentStore.read(lake, items, credit=chosen).advantages == {}
+    compute_credits(lake, algorithm_named("grpo"), {}, weights, Scope())
+    assert len(ContentStore.read(lake, items, credit=chosen).advantages) == 16
 
 
 def test_replay_loss_with_credit_equals_a_direct_implementation(

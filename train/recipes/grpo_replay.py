@@ -129,8 +129,8 @@ class ReplayRecipe:
         if options.credit is not None and not content.advantages:
             raise ConfigurationError(
                 f"the lake has no credits by {options.credit.algorithm} with these parameters and "
-                "this substrate's weights; run `headrace credit compute "
-                f"{options.credit.algorithm} --substrate NAME` first"
+                "this substrate's weights, or they compare with attempts that may be learned from no more; "
+                f"run `headrace credit compute {options.credit.algorithm} --substrate NAME` first"
             )
         for chosen in (
             self._credited(selection, content, masker, options, builder, draw)

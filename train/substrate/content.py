@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
 import polars as pl
 
+from lakehouse.credit.sql import PERMITTED
 from train.chat import ChatMessage, UnrenderableError, message_from_parts, to_chat, to_tools
 from train.substrate.source import LearningSource, frame_of, rows_by_id
 from train.types import Item
@@ -184,14 +185,21 @@ class ContentStore:
         return self.tools.get((item.tenant_id, harness_id), ())
 
 
+_CREDITS = f"""
+SELECT tenant_id, step_id, advantage FROM credits_latest
+WHERE algorithm = $algorithm AND parameters = $parameters AND weights_hash = $weights_hash
+AND (tenant_id, computation_id) NOT IN (
+    SELECT c.tenant_id, c.computation_id FROM credits c
+    LEFT JOIN permissions p ON p.tenant_id = c.tenant_id AND p.step_id = c.step_id
+    WHERE c.algorithm = $algorithm AND NOT {PERMITTED})
+"""  # noqa: S608 - fixed text
+"""Credits but for those that compare with an attempt which may be learned from no more."""
+
+
 def _advantages(
     source: LearningSource, items: Sequence[Item], credit: CreditSelection
 ) -> dict[tuple[str, str], float]:
-    table = source.query(
-        "SELECT tenant_id, step_id, advantage FROM credits_latest "
-        "WHERE algorithm = ? AND parameters = ? AND weights_hash = ?",
-        parameters=[credit.algorithm, credit.parameters, credit.weights_hash],
-    )
+    table = source.query(_CREDITS, parameters=asdict(credit))
     steps = _named(items, "step_ids").rename({"name": "step_id"})
     found = frame_of(table).join(steps, on=["tenant_id", "step_id"], how="semi")
     return {(tenant, step): value for tenant, step, value in found.iter_rows()}

@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,8 @@ def lake(tmp_path: Path) -> Lake:
     for number, reward in enumerate((1.0, 0.0, None)):
         one = make.batch(f"t{number}", steps=2, reward=reward)
         shared = tuple(replace(step, group_id="task") for step in one.steps)
-        made.append(replace(one, steps=shared), app_id="t", version=number)
+        allowed = tuple(replace(each, purposes=("train_rl",)) for each in one.governance)
+        made.append(replace(one, steps=shared, governance=allowed), app_id="t", version=number)
     return made
 
 
@@ -51,6 +54,17 @@ def test_late_rewards_outdate_credits_and_change_none(lake: Lake) -> None:
     latest = lake.query("SELECT parameters, count(*) AS n FROM credits_latest GROUP BY ALL")
     assert {row["n"] for row in latest.to_pylist()} == {6}
     assert latest.num_rows == 2
+
+
+@pytest.mark.parametrize("change", [{"decision": "drop"}, {"purposes": ("train_sft",)}])
+def test_an_attempt_that_may_not_be_learned_from_is_compared_with_nothing(
+    lake: Lake, change: dict[str, Any]
+) -> None:
+    later = make.NOON + timedelta(hours=1)
+    values = {"purposes": ("train_rl",), "decided_at": later, **change}
+    lake.append_rows("governance", [make.governed(make.step("t0", 1), **values)])
+    report = compute_credits(lake, algorithm_named("grpo"), {}, WEIGHTS, Scope())
+    assert (report.trajectories, report.alone) == (1, 2)
 
 
 def test_credits_go_with_their_trajectory(lake: Lake) -> None:

@@ -106,7 +106,8 @@ def session_of(attempts: Sequence[Attempt]) -> Session:
         tool = make.tool_step(attempt.trajectory_id, 90)
         failed = make.step(attempt.trajectory_id, 91, role_in_graph="discarded")
         steps.extend(replace(extra, tenant_id=attempt.tenant) for extra in (tool, failed))
-    return bound(steps=steps, signals=signals)
+    governance = [make.governed(one, purposes=("train_rl",)) for one in steps]
+    return bound(steps=steps, signals=signals, governance=governance)
 
 
 def bound(**rows: Sequence[Any]) -> Session:

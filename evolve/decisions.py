@@ -13,6 +13,8 @@ from train.registry.registry import AuditHook
 from trajectory.canonical import canonical_json
 from trajectory.errors import ConfigurationError
 
+UNMEASURED = "unmeasured"
+"""Status of what was due when no session could tell: a change may have taken away what it was about."""
 _HISTORY = (
     "SELECT * EXCLUDE (document) FROM decisions_latest ORDER BY as_of, recorded_at, decision_id"
 )
@@ -227,18 +229,25 @@ class DecisionBook:
         for row in self._lake.query(_DUE, parameters=asked).to_pylist():
             recorded = _recorded(row)
             expects: Any = recorded.decision.document["expects"]
+            nights = recorded.policy.spec.promotion.within_nights
             found = measure(
                 self._lake, recorded.policy, signal=expects["signal"], subject=expects["subject"],
-                nights=recorded.policy.spec.promotion.within_nights, end=row["due_at"],
+                nights=nights, end=row["due_at"],
             )  # fmt: skip
-            if found is None:
-                continue
-            fresh = self._changed(recorded, measured=found, met=found >= row["at_least"])
+            if found is None and end < row["due_at"] + timedelta(days=nights):
+                continue  # its sessions may be judged yet
+            fresh = self._changed(
+                recorded,
+                measured=found,
+                met=None if found is None else found >= row["at_least"],
+                status=UNMEASURED if found is None else row["status"],
+            )
             if row["status"] == "approved":
                 self._end(fresh)
             while True:
                 number = self._lake.next_append("decisions")
-                if self.get(row["decision_id"]).row["measured"] is not None:
+                now = self.get(row["decision_id"]).row
+                if now["measured"] is not None or now["status"] == UNMEASURED:
                     break  # another run did
                 if self._wrote("scored", fresh, number):
                     break

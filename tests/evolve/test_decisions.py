@@ -104,6 +104,22 @@ def test_what_is_approved_is_on_trial_until_it_is_scored(lake: Lake) -> None:
     }  # fmt: skip
 
 
+def test_a_change_that_no_session_tells_of_when_due_blocks_no_other(lake: Lake) -> None:
+    book = Book(lake)
+    proposed = book.book.run(quick(), day(CHANGE + 2)).decision.decision_id
+    assert book.book.approve(proposed).row["due_at"] == day(CHANGE + 5)
+    TRAFFIC.nights(CHANGE + 7, CHANGE + 9).write(lake)  # nobody worked before
+    later = book.book.run(quick(), day(CHANGE + 9))
+    row = book.book.get(proposed).row
+    assert (row["status"], row["measured"], row["met"]) == ("unmeasured", None, None)
+    (ended,) = lake.query("FROM interventions_latest").to_pylist()
+    assert (ended["status"], ended["met"]) == ("ended", None)
+    assert "follows decision" not in str(later.decision.document["decided"]), "nothing is under way"
+    book.book.run(quick(), day(CHANGE + 10))
+    scored = [entry for entry in book.audited if entry[0] == "evolution.scored"]
+    assert len(scored) == 1
+
+
 def test_a_change_that_did_not_help_is_scored_so(lake: Lake) -> None:
     book = Book(lake)
     proposed = book.book.run(quick(), day(CHANGE + 2)).decision.decision_id

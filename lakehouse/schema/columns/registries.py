@@ -157,7 +157,11 @@ DECISIONS = (
     need("as_of", TIME, "End of the last night that was looked at"),
     need("surface", TEXT, "memory, skill, harness, tool_schema, weights, rollback or nothing"),
     may("subject", TEXT, "Dimension and value of the cluster that is the cause"),
-    need("status", TEXT, "nothing, proposed, approved or rejected"),
+    need(
+        "status",
+        TEXT,
+        "nothing, proposed, approved, rejected, or unmeasured: no session told when it was due",
+    ),
     need("actor", TEXT, "Who wrote this state"),
     may("reason", TEXT, "Why a person approved or rejected it"),
     may("metric", TEXT, "Share of sessions that it will be scored by"),

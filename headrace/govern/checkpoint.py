@@ -125,12 +125,18 @@ class CheckpointStore:
         with self._writing() as file:
             return _remembered_of(file)
 
-    def recover(self, lake: Lake, behind: Callable[[int, int], None] | None = None) -> None:
+    def recover(
+        self,
+        lake: Lake,
+        behind: Callable[[int, int], None] | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
         """Begin to write: take what goes furthest, here or in the lake, and see that it fits the lake.
 
         Args:
             lake: where the batches went.
             behind: told of the last batch that was done, and how many up to it the lake lacks.
+            report: told of a damaged file that was made again from its copy.
 
         Raises:
             IntegrityError: the file is damaged and has no copy.
@@ -142,6 +148,10 @@ class CheckpointStore:
         except IntegrityError:
             if copy is None:
                 raise
+            if report is not None:
+                report(
+                    f"warning: {self.path} is damaged or of another version; it is made again from its copy in the lake"
+                )
             own = None
         found = max(filter(None, (own, copy)), key=lambda one: one.checkpoint.reach, default=None)
         if found is None:

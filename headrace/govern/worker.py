@@ -228,7 +228,7 @@ def build_pipeline(
         )
         report(f"error: {lacks(missing, settings.lake.path)}")
 
-    checkpoints.recover(lake, behind)
+    checkpoints.recover(lake, behind, report)
     consents = _consents(lake, settings)
     dialects = (http_tools(settings.gateway.routes), *load_plugins(DIALECTS))
     keys = subject_keys_of(home, secrets)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from governance.audit import GOVERNOR
 from headrace.app.context import AppContext
+from headrace.app.log import log
 from headrace.govern.near_duplicates import sweep_near
 from headrace.govern.spool_expiry import sealed_captures
 from headrace.services.consent import pseudonyms_of
@@ -185,13 +186,21 @@ def carry_out(app: AppContext, erasure: DoneErasure) -> None:
     )
 
 
-def _forget_histories(app: AppContext, pseudonyms: Sequence[str]) -> int:
+def _forget_histories(app: AppContext, pseudonyms: Sequence[str]) -> int | str:
     """Delete what surrogates stand for in responses that name these people; return of how many."""
-    histories = KeptHistories(app.home.histories, app.secrets.derive(b"inline"), seconds=0)
+    path = app.home.histories
+    histories = KeptHistories(path, app.secrets.derive(b"inline"), seconds=0)
     try:
-        return histories.forget(pseudonyms)
+        count = histories.forget(pseudonyms)
     finally:
         histories.close()
+    if count is None:
+        log(
+            f"warning: {path} was damaged, and nobody can tell whom it named: it is deleted. Who goes on with what a "
+            "provider keeps sends the whole conversation once more"
+        )
+        return "all: the file was damaged"
+    return count
 
 
 def _registries(app: AppContext) -> tuple[ModelRegistry, ArtifactRegistry]:

@@ -20,6 +20,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trajectory.canonical import canonical_json
+from trajectory.errors import IntegrityError
+from trajectory.files import delete_lastingly
 from trajectory.sqlite_file import damage_told, open_shared, transaction
 
 _SCHEMA = """
@@ -208,16 +210,20 @@ class KeptHistories:
         row = found.fetchone()
         return None if row is None else self._unsealed(name, row[0])
 
-    def forget(self, subjects: Collection[str]) -> int:
+    def forget(self, subjects: Collection[str]) -> int | None:
         """Delete every history that names one of these people; return how many did.
 
-        Raises:
-            IntegrityError: the file is damaged.
+        Of a damaged file nobody can tell whom it names, so it goes whole; then None is returned.
         """
         if not self._path.exists():
             return 0
-        with damage_told(self._path, _REMEDY):
-            return self._forget(subjects)
+        try:
+            with damage_told(self._path, _REMEDY):
+                return self._forget(subjects)
+        except IntegrityError:
+            self.close()
+            delete_lastingly(self._path.parent.glob(f"{self._path.name}*"))
+            return None
 
     def _forget(self, subjects: Collection[str]) -> int:
         file = self._opened()
@@ -244,7 +250,8 @@ class KeptHistories:
         return blake2b(parts, digest_size=20, key=self._key).hexdigest()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file; whoever asks for it again opens it anew."""
+        self._own = threading.local()
         with self._lock:
             while self._connections:
                 self._connections.pop().close()

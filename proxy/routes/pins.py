@@ -124,7 +124,8 @@ class Pins:
     def _tell(self, error: Exception) -> None:
         if not self._told:
             _log.error(
-                "%s: %s; versions are drawn anew where a pin cannot be read",
+                "%s: %s; versions are drawn anew where a pin cannot be read: check the disk, or move the file away, "
+                "and pins begin anew",
                 self._path,
                 type(error).__name__,
             )
@@ -155,4 +156,6 @@ def pinned_labels(path: Path) -> set[str]:
             rows = connection.execute("SELECT label FROM labels WHERE expires > ?", (time.time(),))
             return {str(label) for (label,) in rows}
     except sqlite3.Error as error:
-        raise OSError(f"{path}: {type(error).__name__}") from None
+        raise OSError(
+            f"{path}: {type(error).__name__}; check the disk, or move the file away, and pins begin anew"
+        ) from None

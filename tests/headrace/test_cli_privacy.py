@@ -471,6 +471,18 @@ def test_an_erasure_takes_what_is_kept_of_conversations_at_providers(
     histories.close()
 
 
+def test_an_erasure_deletes_a_damaged_file_of_histories_and_says_so(
+    capsys: pytest.CaptureFixture[str], home: Home
+) -> None:
+    arguments = ("erase", PERSON, "--tenant", "acme", "--yes", "--json")
+    home.histories.write_bytes(b"no database at all, and longer than a header of one" * 100)
+    out, err = done(capsys, *arguments)
+    assert f"{home.histories} was damaged" in err
+    assert not home.histories.exists()
+    certificate = json.loads(Path(json.loads(out)["certificate"]).read_text())["statement"]
+    assert certificate["provider_histories_removed"] == "all: the file was damaged"
+
+
 def test_age_leaves_in_quarantine_what_a_legal_hold_is_about(
     home: Home, light_policy: Path, tmp_path: Path
 ) -> None:

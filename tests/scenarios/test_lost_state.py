@@ -146,6 +146,21 @@ def test_a_copy_gives_back_the_batches_after_the_written_conversations(tmp_path:
     assert again.remembered() == packed_json({"open": []})
 
 
+def test_a_damaged_file_that_is_made_again_from_its_copy_is_told_of(tmp_path: Path) -> None:
+    first, told = store(tmp_path), list[str]()
+    first.announce(1, {"w": 1})
+    before = first.load()
+    del first  # closed, so that its log is in the file
+    path = tmp_path / "state" / "checkpoint.sqlite"
+    path.write_bytes(b"no database at all" * 99)
+    lake = Lake.open(str(tmp_path / "lake"))
+    again = CheckpointStore(tmp_path / "state", lake.notes(), name="home")
+    again.recover(lake, report=told.append)
+    assert again.load() == before
+    (said,) = told
+    assert said.startswith(f"warning: {path} is damaged")
+
+
 @pytest.mark.parametrize("cut", [0, 3, 20, 5000])
 @pytest.mark.parametrize("kind", ["state", "batches"])
 def test_a_damaged_copy_is_no_copy(tmp_path: Path, cut: int, kind: str) -> None:

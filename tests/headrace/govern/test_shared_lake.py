@@ -254,3 +254,21 @@ def test_an_erasure_waits_for_a_note_that_cannot_be_read_and_goes_on_by_itself(
     three.publish([])
     assert two.govern() == {"stored": 2}
     assert app_of(two).subject_keys.known(person) is None
+
+
+def test_a_damaged_file_of_histories_holds_up_no_erasure_of_another_home(
+    make_home: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody can tell whom it names: it goes whole, and the governor goes on."""
+    one, two = make_home("one"), make_home("two")
+    two.govern(said_by(1))
+    erase_person(app_of(one), ErasureRequest("acme", [MAIL], "oda"), lambda *_: None)
+    two.home.histories.write_bytes(b"no database at all, and longer than a header of one" * 100)
+    assert two.govern(chat(2, [{"role": "user", "content": "order 2"}])) == {"stored": 1}
+    assert not two.home.histories.exists()
+    assert f"warning: {two.home.histories} was damaged" in capsys.readouterr().err
+    (entry,) = [
+        entry for entry in app_of(two).audit.entries() if entry.action == "erasure.carried_out"
+    ]
+    said = json.loads(entry.detail)["provider_histories_removed"]
+    assert said == "all: the file was damaged"

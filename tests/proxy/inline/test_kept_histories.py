@@ -197,7 +197,7 @@ def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path, opened: Opens) -> 
     assert other.find(OWNER, "resp_2") == KEPT
 
 
-def test_a_damaged_file_is_named_whatever_is_asked_of_it(tmp_path: Path, opened: Opens) -> None:
+def test_a_damaged_file_is_named_to_who_goes_on_from_it(tmp_path: Path, opened: Opens) -> None:
     path = tmp_path / "histories.sqlite"
     path.write_bytes(b"no database at all, and longer than a header of one" * 100)
     histories = opened(path)
@@ -206,10 +206,27 @@ def test_a_damaged_file_is_named_whatever_is_asked_of_it(tmp_path: Path, opened:
         lambda: histories.merge(OWNER, "resp_1", KEPT),
         lambda: histories.find(OWNER, "resp_1"),
         lambda: histories.drop(OWNER, "resp_1"),
-        lambda: histories.forget(["subject-1"]),
     ):
         with pytest.raises(IntegrityError, match=r"histories\.sqlite is damaged .*move it away"):
             work()
+
+
+@pytest.mark.parametrize("kept", [0, 4096])
+def test_a_damaged_file_goes_whole_where_somebody_is_forgotten(
+    tmp_path: Path, opened: Opens, kept: int
+) -> None:
+    """Nobody can tell whom it names, and what is sealed in its remains may be theirs."""
+    path = tmp_path / "histories.sqlite"
+    one, other = opened(path), opened(path)
+    for number in range(50):
+        one.keep(OWNER, f"resp_{number}", KEPT)
+    one.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:kept] + b"\xaa" * (len(whole) - kept))
+    assert other.forget(["subject-1"]) is None
+    assert list(tmp_path.iterdir()) == []
+    other.keep(OWNER, "resp_1", KEPT)
+    assert one.find(OWNER, "resp_1") == KEPT
 
 
 @pytest.mark.parametrize("kept", [0, 5, 20])

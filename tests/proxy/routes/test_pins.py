@@ -254,7 +254,8 @@ def test_a_damaged_file_changes_no_call(tmp_path: Path, caplog: pytest.LogCaptur
     assert [kept.keep(b"a", NEW, {NEW: 1}, 60) for _ in range(3)] == [NEW] * 3
     kept.sweep()
     assert caplog.text.count("versions are drawn anew") == 1
-    with pytest.raises(OSError, match=r"pins\.sqlite"):
+    assert "move the file away" in caplog.text
+    with pytest.raises(OSError, match=r"pins\.sqlite: DatabaseError; .*move the file away"):
         pinned_labels(tmp_path / "pins.sqlite")
 
 

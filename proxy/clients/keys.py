@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from trajectory.errors import ConfigurationError, WorkError
+from trajectory.errors import ConfigurationError
 from trajectory.exchange import LONGEST_TENANT, NO_TENANT, ClientIdentity, has_folder
 from trajectory.files import locked, make_folders, read_file, replace_file
 
@@ -358,7 +358,7 @@ class KeyRegistry:
         """Revoke a key; a running gateway refuses it within half a second.
 
         Raises:
-            WorkError: there is no such key.
+            ConfigurationError: there is no such key.
         """
         return self._change(key_id, lambda key: replace(key, revoked_at=_now()), revoked=True)
 
@@ -366,7 +366,7 @@ class KeyRegistry:
         """Give a key other limits, once ``noted`` is told; a running gateway follows within half a second.
 
         Raises:
-            WorkError: there is no such key, or it is revoked.
+            ConfigurationError: there is no such key, or it is revoked.
         """
         return self._change(key_id, lambda key: replace(key, limits=limits), noted=noted)
 
@@ -376,7 +376,7 @@ class KeyRegistry:
         """Give a key a new secret, once ``noted`` is told; the one before is accepted for ``grace_seconds`` more.
 
         Raises:
-            WorkError: there is no such key, or it is revoked.
+            ConfigurationError: there is no such key, or it is revoked.
         """
         secret = secrets.token_hex(20)
         until = time.time() + grace_seconds
@@ -404,11 +404,11 @@ class KeyRegistry:
             self._read()
             key = self._keys.get(key_id)
             if key is None:
-                raise WorkError(f"no key {key_id!r}; see `headrace keys list`")
+                raise ConfigurationError(f"no key {key_id!r}; see `headrace keys list`")
             if key.revoked_at is not None:
                 if revoked:
                     return key
-                raise WorkError(f"key {key_id!r} is revoked; create a new one")
+                raise ConfigurationError(f"key {key_id!r} is revoked; create a new one")
             key = change(key)
             if noted is not None:
                 noted(key)

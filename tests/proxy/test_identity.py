@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.clients.keys import KeyRegistry
-from trajectory.errors import ConfigurationError, WorkError
+from trajectory.errors import ConfigurationError
 
 
 def test_a_key_names_its_client(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_revoked_key_is_nobody(tmp_path: Path) -> None:
     assert registry.authenticate(created.secret) is None
     assert not registry.valid(created.key.key_id)
     assert len(registry.list()) == 1
-    with pytest.raises(WorkError, match="headrace keys list"):
+    with pytest.raises(ConfigurationError, match="headrace keys list"):
         registry.revoke("nobody")
 
 

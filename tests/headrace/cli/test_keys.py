@@ -58,3 +58,18 @@ def test_a_stolen_key_ends_whatever_the_audit_log_does(
     (home / "audit" / "audit.jsonl").rmdir()
     assert run(["keys", "revoke", created["key_id"], "--yes"]) == 0
     assert "key.revoked" in (home / "audit" / "audit.jsonl").read_text()
+
+
+def test_a_key_that_is_not_there_is_a_wrong_argument_as_everywhere(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    created = made(capsys)
+    assert run(["keys", "revoke", created["key_id"], "--yes"]) == 0
+    changes = (["limit", "--requests-per-minute", "9"], ["rotate"])
+    for name, told, commands in (
+        ("nobody", "headrace keys list", (["revoke", "--yes"], *changes)),
+        (created["key_id"], "create a new one", changes),
+    ):
+        for command, *options in commands:
+            assert run(["keys", command, name, *options]) == 2
+            assert told in capsys.readouterr().err

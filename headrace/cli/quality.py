@@ -34,16 +34,25 @@ def report(
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="Number of days that end with this day.")] = 1,
     reference_days: Annotated[
-        int, typer.Option(min=1, help="Number of days before them to compare with.")
-    ] = 14,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of days before them to compare with; by default the policy's drift.reference_days, else 14.",
+        ),
+    ] = None,
     drift_from: Annotated[
-        float, typer.Option(min=0, help="Population stability index from which drift counts.")
-    ] = 0.25,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Population stability index from which drift counts; by default the policy's drift.most, else 0.25.",
+        ),
+    ] = None,
     data_docs: DataDocsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check stored steps by the Quality policy and against a reference window. Exit 1 on findings."""
     from governance.policy import load_bundle
+    from governance.policy.quality import Drift
     from governance.quality.drift import drift, drifted
     from governance.quality.suite import Suite, asking
     from governance.trial.dry_run import STORED
@@ -52,14 +61,17 @@ def report(
     running = AppContext.of(context)
     since, until = days_until(day, days)
     steps = stored_facts(running.lake.query, since, until)
-    reference = stored_facts(running.lake.query, since - timedelta(days=reference_days), since)
     policy = load_bundle(running.settings.policy.folder).quality.spec
+    limits = policy.drift or Drift()
+    before = timedelta(days=reference_days or limits.reference_days)
+    reference = stored_facts(running.lake.query, since - before, since)
     expectations = asking(policy.expectations, STORED)
     results = Suite(expectations).results(steps)
-    drifts = drift(steps, reference)
+    drifts = drift(steps, reference, limits.columns)
+    most = limits.most if drift_from is None else drift_from
     quarantine = quarantine_reasons(running.lake.query, since, until)
     if data_docs is not None:
-        _write_step_docs(data_docs, expectations, steps, drifts, drift_from)
+        _write_step_docs(data_docs, expectations, steps, drifts, most)
     if as_json:
         print_json(
             {
@@ -75,7 +87,7 @@ def report(
         _print_quarantine(quarantine, len(steps))
         if not steps:
             note(nothing_stored(until))
-    if drifted(drifts, drift_from) or any(one.failed for one in results):
+    if drifted(drifts, most) or any(one.failed for one in results):
         raise typer.Exit(1)
 
 

@@ -1,15 +1,18 @@
 """``headrace quality`` and the gate of ``headrace substrate build``, as a privacy officer meets them."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from governance.records import GovernedBatch
 from headrace.cli import run
 from headrace.services.dry_run import StoredReference
 from lakehouse.lake import Lake
 from tests.headrace.pipelines import pipeline
 from tests.headrace.test_pipeline import EXCHANGES, fill
+from tests.lakehouse import make
 from tests.train.lakes import Session, lake_of
 
 QUALITY = """
@@ -89,3 +92,47 @@ def test_drift_of_a_batch_is_measured_against_the_tenants_stored_steps(home: Pat
     }
     assert reference("tenant", 100_000) is rows
     assert reference("somebody else", 100_000) == []
+
+
+def of_two_days(home: Path) -> None:
+    """Store sixty steps of a day, half of them failed, and sixty of three days before, none of them."""
+    lake = Lake.open(str(home / "lake"))
+    for number, (days, failed) in enumerate([(3, 0), (0, 30)]):
+        at = make.NOON - timedelta(days=days)
+        steps = [
+            make.step(f"t{days}-{place}", 0, started_at=at, ended_at=at,
+                      http_status=500 if place < failed else 200)
+            for place in range(60)
+        ]  # fmt: skip
+        batch = GovernedBatch(steps=tuple(steps), governance=tuple(map(make.governed, steps)))
+        lake.append(batch, app_id="a", version=number)
+
+
+@pytest.mark.parametrize(
+    ("drift", "options", "judged", "code"),
+    [
+        ("", [], {"http_status", "kind"}, 1),
+        ("{columns: [kind]}", [], {"kind"}, 0),
+        ("{columns: [http_status]}", [], {"http_status"}, 1),
+        ("{most: 5}", [], {"http_status", "kind"}, 0),
+        ("{most: 5}", ["--drift-from", "0.25"], {"http_status", "kind"}, 1),
+        ("{reference_days: 2}", [], {"http_status", "kind"}, 0),
+        ("{reference_days: 2}", ["--reference-days", "14"], {"http_status", "kind"}, 1),
+    ],
+)
+def test_the_report_measures_drift_by_the_policy_and_options_go_before(
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+    drift: str,
+    options: list[str],
+    judged: set[str],
+    code: int,
+) -> None:
+    of_two_days(home)
+    if drift:
+        spec = QUALITY.replace("spec:", f"spec:\n  drift: {drift}")
+        (home / "policy" / "quality.yaml").write_text(spec)
+    asked = ["quality", "report", "--day", str(make.NOON.date()), "--json", *options]
+    assert run(asked) == code
+    found = {one["column"] for one in json.loads(capsys.readouterr().out)["drift"]}
+    assert found & {"http_status", "kind"} == judged

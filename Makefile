@@ -48,9 +48,10 @@ docs-site: setup ## Build the documentation site into build/site; fails at a bro
 check: lint types contracts ## All static checks
 	@$(PY) scripts/generate_docs.py --check
 
+# No setting of an installation reaches a benchmark.
 bench-%: setup
 	@grep -sq __main__ benchmarks/$(subst -,_,$*).py || { echo "no benchmark $*; make help lists them" >&2; exit 2; }
-	@$(PY) -m benchmarks.$(subst -,_,$*) $(ARGS)
+	@env $(patsubst %,-u %,$(filter HEADRACE_%,$(.VARIABLES))) $(PY) -m benchmarks.$(subst -,_,$*) $(ARGS)
 
 lock: ## Resolve the dependencies into requirements.txt (UPGRADE=--upgrade for newer ones)
 	@uv=$$(command -v uv || echo .uv/bin/uv); $$uv pip compile --quiet --universal --generate-hashes --all-extras --python-version 3.12 $(UPGRADE) --no-header --output-file requirements.txt pyproject.toml

@@ -5,6 +5,7 @@ Imports and calls of the benchmarks themselves are checked with the types (``mak
 
 import ast
 import importlib
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -74,6 +75,26 @@ def test_make_starts_a_benchmark(name: str) -> None:
     done = subprocess.run(command, cwd=ROOT.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--quick" in done.stdout
+
+
+def test_no_setting_of_an_installation_reaches_a_benchmark(tmp_path: Path) -> None:
+    shows = tmp_path / "python"
+    shows.write_text("#!/bin/sh\nenv\n")
+    shows.chmod(0o755)
+    done = subprocess.run(
+        ["make", "-o", "setup", "bench-lake", f"PY={shows}"],
+        cwd=ROOT.parent,
+        env={
+            **os.environ,
+            "HEADRACE_HOME": "/other",
+            "HEADRACE_LAKE_PATH": "two words\nand a line",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "PATH=" in done.stdout
+    assert "HEADRACE_" not in done.stdout
 
 
 def test_sql_asks_tables_and_views_of_the_lake(tmp_path: Path) -> None:

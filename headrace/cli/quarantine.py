@@ -103,6 +103,9 @@ def release(
     gone = cast("list[str]", outcome["gone"])
     for one in gone:
         note(f"{one}: its content is gone; it can only be dropped.")
+    damaged = cast("dict[str, str]", outcome["damaged"])
+    for one, why in damaged.items():
+        note(f"{one} stays held: {why}")
     without_room = cast("int", outcome["without_room"])
     print_fields({"released": outcome["released"], "of": outcome["of"]}, as_json=as_json)
     if outcome["released"]:
@@ -112,7 +115,7 @@ def release(
             f"{without_room} stay held: the spool has no room for them beside live calls now; "
             "release them once the governor has caught up."
         )
-    if gone or without_room:
+    if gone or damaged or without_room:
         raise typer.Exit(1)
 
 

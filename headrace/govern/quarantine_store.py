@@ -92,7 +92,8 @@ class QuarantineStore:
             )
         except (InvalidTag, ValueError):  # the latter where it is shorter than any
             raise IntegrityError(
-                f"held exchange {exchange_id} does not open: it was changed, or the master key was."
+                f"held exchange {exchange_id} does not open: it was changed, or the master key was. "
+                "Put its file back from a backup, or drop its case."
             ) from None
         return _read(json.loads(plain))
 

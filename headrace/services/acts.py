@@ -146,13 +146,18 @@ def _release(app: AppContext, user: User, given: Parameters, _progress: Progress
     held = [row for row in quarantine.named(app, names) if row["status"] == "held"]
     released = {row["quarantine_id"] for row in quarantine.release(app, held, user.name)}
     rest = [row for row in held if row["quarantine_id"] not in released]
-    there = quarantine.content_of(app).names()
+    content = quarantine.content_of(app)
+    there = content.names()
     gone = [row["quarantine_id"] for row in rest if kept_as(row) not in there]
+    damaged: Outcome = {
+        row["quarantine_id"]: why for row in rest if (why := quarantine.damage_of(content, row))
+    }
     return {
         "released": len(released),
         "of": len(names),
         "gone": gone,
-        "without_room": len(rest) - len(gone),
+        "damaged": damaged,
+        "without_room": len(rest) - len(gone) - len(damaged),
     }
 
 

@@ -19,7 +19,7 @@ from headrace.govern.quarantine_store import (
 from headrace.services.holds import holds_exchange, holds_of_lake
 from proxy.recording.spool_factory import open_spool, spool_room
 from trajectory.canonical import canonical_json
-from trajectory.errors import ConfigurationError
+from trajectory.errors import ConfigurationError, IntegrityError
 from trajectory.exchange import released_name
 from trajectory.files import locked, make_folders
 
@@ -81,9 +81,9 @@ def chosen(
 def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
     """Write the calls of cases into the spool again; return the cases that were released.
 
-    The others are closed by now, their content is gone, or the spool has no room for them now: what live calls
-    need of it is left to them. What an exchange brought beside released calls stays as it was judged, and what of
-    it is held stays held.
+    The others are closed by now, their content is gone or damaged, or the spool has no room for them now: what
+    live calls need of it is left to them. What an exchange brought beside released calls stays as it was judged,
+    and what of it is held stays held.
 
     Raises:
         ConfigurationError: the spool's folder cannot be used.
@@ -98,7 +98,7 @@ def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
             return []
         with open_spool(spool, app.secrets.derive(b"spool")) as writer:
             for name, rows in fitting:
-                exchange = content.read(name)
+                exchange = content.opened(name)
                 if exchange is None:
                     continue
                 calls = [row["exchange_id"] for row in rows if row["part_of"]]
@@ -112,6 +112,15 @@ def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
         _close(app, released, "released", actor)
         content.drop({kept_as(row) for row in released} - held.needed)
     return released
+
+
+def damage_of(content: QuarantineStore, case: Case) -> str:
+    """Return why the content of a case does not open, with the remedy; empty where it does, or is gone."""
+    try:
+        content.read(kept_as(case))
+    except IntegrityError as error:
+        return str(error)
+    return ""
 
 
 def drop(app: AppContext, found: Sequence[Case], actor: str) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from governance.policy.bundle import SHIPPED
 from headrace.app.context import AppContext
+from headrace.cli import run
 from headrace.services import quarantine
 from headrace.services.erasure import ErasureRequest, erase_person
 from lakehouse.lake import Lake
@@ -452,6 +453,40 @@ def test_age_takes_an_exchange_with_all_that_is_held_of_it(kind: str, tmp_path: 
     assert quarantine.release(house.app(), [one, other], "una") == []
     house.drop(one)
     assert house.cases() == [other]
+
+
+def change(file: Path) -> None:
+    """Turn a file's last bit around; once more gives the file as it was."""
+    *rest, last = file.read_bytes()
+    file.write_bytes(bytes([*rest, last ^ 1]))
+
+
+def release_by_reason(house: House, capsys: pytest.CaptureFixture[str], code: int) -> str:
+    """Release all that the policy held, by the command; return what it tells."""
+    reason = ("--reason", "quality:short-answers")
+    assert run(["--home", str(house.home.root), "quarantine", "release", *reason]) == code
+    return capsys.readouterr().err
+
+
+def test_a_damaged_exchange_stops_no_release_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    house = House(tmp_path)
+    house.capture(asked(1), asked(2), asked(3))
+    case, *_ = house.cases()
+    file = house.home.held / f"{case['exchange_id']}.sealed"
+    change(file)
+    house.allow()
+    told = release_by_reason(house, capsys, code=1)
+    assert f"{case['quarantine_id']} stays held" in told
+    assert "Put its file back from a backup, or drop its case." in told
+    assert house.planted.govern() == {"stored": 2}
+    assert (house.cases(), house.sealed()) == ([case], [case["exchange_id"]])
+    change(file)
+    release_by_reason(house, capsys, code=0)
+    assert house.planted.govern() == {"stored": 1}
+    assert house.sealed() == []
 
 
 TARGETS = {"response": "chatcmpl-1x", "step": f"{1:032x}", "session": "s1"}

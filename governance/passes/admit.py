@@ -148,6 +148,8 @@ class Admissions:
         call = placed.call
         if call.exchange.outcome is ExchangeOutcome.REFUSED:
             return ended_early(call, "refused", placed)
+        if placed.problem is not None:
+            return held_early(call, "read", placed.problem, placed)
         live, handed_on = self._live.get(placed.step_id), self._handed_on.get(placed.step_id, ())
         try:
             end_user = self._end_user(call)

@@ -1,15 +1,20 @@
 """What is told of a held call beside its exchange: feedback on it, and whom its trace names.
 
-One file per step, sealed as the held exchanges are. A release brings the exchange back; what was told of the call is
-put to it when it is judged again, and goes once nothing holds the call any more. It goes with a dropped case too,
-with an exchange that rested too long, and with an erasure.
+A release brings the exchange back; what was told of the call is put to it when it is judged again, and goes once
+nothing holds the call any more. It goes with a dropped case too, with an exchange that rested too long, and with an
+erasure.
+
+Each telling is a file, sealed as the held exchanges are, in a folder of its step. Its name has a number and the
+exchange that brings the call: so one that does not open goes when it has to. No call is judged without it.
 """
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import reduce
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,11 +25,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from governance.records import GovernedBatch
 from trajectory.assembly.result import Assembly, PlacedCall, PlacedFeedback
 from trajectory.dialects.hints import with_people
+from trajectory.errors import IntegrityError
 from trajectory.exchange import ClientIdentity, Feedback, SpoolPosition
-from trajectory.files import delete_lastingly, locked, make_folders, replace_file
+from trajectory.files import delete_lastingly, locked, make_folders, replace_file, sync_folder
 
+DAMAGED = "release:damaged-note"
+"""Why a released call is held again of which a note does not open."""
 _NONCE_BYTES = 12
-_SUFFIX = ".note"
+_SUFFIX = ".notes"
 _OF_CALLS = frozenset({"response", "step"})
 """Targets of feedback that is about one call; any other is about a trajectory."""
 
@@ -34,8 +42,6 @@ class HeldNote:
     """What was told of one held call."""
 
     tenant_id: str
-    kept_as: str
-    """The held exchange that brings the call; empty where the call is on its way back to the governor."""
     people: tuple[str, ...] | None = None
     """Whom its trace names as who used the application; None where it is in no trace."""
     feedback: tuple[Feedback, ...] = ()
@@ -44,8 +50,7 @@ class HeldNote:
         """Return this note with what was told later."""
         said = {one.feedback_id: one for one in (*self.feedback, *later.feedback)}
         people = self.people if later.people is None else later.people
-        kept_as = later.kept_as or self.kept_as
-        return HeldNote(self.tenant_id, kept_as, people, tuple(said.values()))
+        return HeldNote(self.tenant_id, people, tuple(said.values()))
 
 
 class QuarantineNotes:
@@ -57,27 +62,41 @@ class QuarantineNotes:
         self._seal = AESGCM(key)
 
     def of(self, step_id: str) -> HeldNote | None:
-        """Return what was told of a step's call; None where nothing was, or it cannot be opened."""
-        return self._opened(self._path(step_id))
+        """Return what was told of a step's call; None where nothing was.
+
+        Raises:
+            IntegrityError: a note was changed, or sealed under another key.
+        """
+        notes = [self._read(path) for path in _tellings(self._place(step_id))]
+        return reduce(HeldNote.joined, notes) if notes else None
+
+    def damage(self, step_id: str | None) -> str:
+        """Return what of a step's notes does not open, with the remedy; empty where all does."""
+        try:
+            if step_id is not None:
+                self.of(step_id)
+        except IntegrityError as error:
+            return str(error)
+        return ""
 
     def put_to(self, assembly: Assembly) -> Assembly:
-        """Return a batch with what was told of its released calls while they were held."""
-        notes = self._of_released(assembly)
-        if not notes:
+        """Return a batch with what was told of its released calls while they were held.
+
+        A call of which a note does not open has a problem then: nobody knows whose it is.
+        """
+        if not any(one.call.exchange.released_of for one in assembly.placed):
             return assembly
-        feedback = [
-            PlacedFeedback(
-                said,
-                one.trajectory_id,
-                one.step_id if said.target_kind in _OF_CALLS else None,
-                was_held=True,
-            )
-            for one in assembly.placed
-            if (note := notes.get(one.step_id)) is not None
-            for said in note.feedback
-        ]
-        placed = tuple(_named(one, notes.get(one.step_id)) for one in assembly.placed)
-        return replace(assembly, placed=placed, feedback=(*assembly.feedback, *feedback))
+        placed: list[PlacedCall] = []
+        feedback: list[PlacedFeedback] = []
+        for one in assembly.placed:
+            try:
+                note = self.of(one.step_id) if one.call.exchange.released_of else None
+            except IntegrityError:
+                placed.append(replace(one, problem=DAMAGED))
+                continue
+            placed.append(_named(one, note))
+            feedback += _placed_with(one, note)
+        return replace(assembly, placed=tuple(placed), feedback=(*assembly.feedback, *feedback))
 
     def keep(
         self, assembly: Assembly, governed: GovernedBatch, there: Callable[[], Collection[str]]
@@ -90,88 +109,152 @@ class QuarantineNotes:
             there: returns the held exchanges that are kept, those of this batch too.
         """
         held = {row.step_id: row.part_of or row.exchange_id for row in governed.quarantine}
-        told: list[tuple[str, HeldNote]] = []
+        told: list[tuple[str, str | None, HeldNote]] = []
         for one in assembly.placed:
             call, kept_as = one.call, held.get(one.step_id)
-            if kept_as is not None and call.span is not None:
+            if kept_as is None:
+                continue
+            if call.exchange.released_of:
+                self._move(one.step_id, kept_as)
+            if call.span is not None and one.problem is None:  # else its people are not all known
                 people = (*([call.end_user] if call.end_user else []), *call.also_named)
                 tenant = call.exchange.client.tenant_id
-                told.append((one.step_id, HeldNote(tenant, kept_as, people)))
+                told.append((one.step_id, kept_as, HeldNote(tenant, people)))
         for person in assembly.people:
-            if person.step_id not in held and self._path(person.step_id).exists():
+            if person.step_id not in held and self._place(person.step_id).exists():
                 people = (*([person.end_user] if person.end_user else []), *person.also_named)
-                told.append((person.step_id, HeldNote(person.tenant_id, "", people)))
+                told.append((person.step_id, None, HeldNote(person.tenant_id, people)))
         for said in governed.feedback_held:
             tenant = said.feedback.client.tenant_id
             for step_id, kept_as in said.calls:
-                told.append((step_id, HeldNote(tenant, kept_as, feedback=(said.feedback,))))
+                told.append((step_id, kept_as, HeldNote(tenant, feedback=(said.feedback,))))
         if not told:
             return
         make_folders(self._folder, 0o700)
         # Else a case that is dropped now would leave its note.
         with locked(self._folder, wait=True):
             kept = there()
-            for step_id, note in told:
-                before = self.of(step_id)
-                kept_as = note.kept_as or (before.kept_as if before is not None else "")
-                if not kept_as or kept_as in kept:
-                    self._write(step_id, note if before is None else before.joined(note))
+            for step_id, kept_as, note in told:
+                self._add(step_id, kept_as, note, kept)
 
     def settle(self, assembly: Assembly, governed: GovernedBatch) -> None:
         """Delete the notes on released calls of a batch that are not held again."""
         held = {row.step_id for row in governed.quarantine}
-        self.drop(self._of_released(assembly).keys() - held)
+        released = (one.step_id for one in assembly.placed if one.call.exchange.released_of)
+        self.drop(one for one in released if one not in held)
 
     def drop(self, step_ids: Iterable[str | None]) -> int:
-        """Delete the notes on these steps; return how many there were."""
-        return delete_lastingly(self._path(one) for one in step_ids if one is not None)
+        """Delete the notes on these steps; return on how many there were some."""
+        return delete_lastingly(self._place(one) for one in step_ids if one is not None)
 
     def drop_of(self, tenant_id: str, *, kept: Collection[str]) -> int:
-        """Delete a tenant's notes, but for those on calls of the exchanges that are kept; return how many."""
+        """Delete a tenant's notes, but for those on calls of the exchanges that are kept; return on how many steps.
+
+        Of those that do not open nobody knows the tenant: they go with their age.
+        """
         return delete_lastingly(
-            path
-            for path, note in self._all()
-            if note is not None and note.tenant_id == tenant_id and note.kept_as not in kept
+            place
+            for place, last in self._all()
+            if _kept_as(last) not in kept and self._tenant(place) == tenant_id
         )
 
     def expire(self, there: Collection[str], gone: Collection[str], limit: float) -> int:
-        """Delete the notes on calls whose exchange is gone, and what is left of others; return how many.
+        """Delete the notes on calls whose exchange is gone, and what is left of others; return on how many steps.
 
         Args:
             there: the held exchanges that are kept.
             gone: those that were deleted just now for their age.
             limit: what no exchange holds any more goes when it is older, in seconds since 1970.
         """
-        due = []
-        for path, note in self._all():
-            kept_as = "" if note is None else note.kept_as
-            if kept_as in gone or (kept_as not in there and path.stat().st_mtime < limit):
-                due.append(path)
-        return delete_lastingly(due)
+        return delete_lastingly(
+            place
+            for place, last in self._all()
+            if (kept_as := _kept_as(last)) in gone
+            or (kept_as not in there and last.stat().st_mtime < limit)
+        )
 
-    def _of_released(self, assembly: Assembly) -> Mapping[str, HeldNote]:
-        steps = (one.step_id for one in assembly.placed if one.call.exchange.released_of)
-        return {one: note for one in steps if (note := self.of(one)) is not None}
-
-    def _path(self, step_id: str) -> Path:
+    def _place(self, step_id: str) -> Path:
         return self._folder / f"{sha256(step_id.encode()).hexdigest()[:40]}{_SUFFIX}"
 
-    def _all(self) -> Iterator[tuple[Path, HeldNote | None]]:
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
-            yield path, self._opened(path)
+    def _all(self) -> Iterator[tuple[Path, Path]]:
+        """Yield the folder of each step, with its last telling."""
+        for place in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            if tellings := _tellings(place):
+                yield place, tellings[-1]
 
-    def _opened(self, path: Path) -> HeldNote | None:
-        try:
-            data = path.read_bytes()
-            plain = self._seal.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], path.stem.encode())
-        except (FileNotFoundError, InvalidTag, ValueError):
-            return None
-        return _read(json.loads(plain))
+    def _tenant(self, place: Path) -> str | None:
+        for path in _tellings(place):
+            with suppress(IntegrityError):
+                return self._read(path).tenant_id
+        return None
 
-    def _write(self, step_id: str, note: HeldNote) -> None:
-        path, nonce = self._path(step_id), os.urandom(_NONCE_BYTES)
+    def _add(
+        self, step_id: str, kept_as: str | None, note: HeldNote, kept: Collection[str]
+    ) -> None:
+        """Write a telling.
+
+        Args:
+            step_id: of the call that it is about.
+            kept_as: the exchange that brings the call, empty where it is on its way back to the governor; None
+                where those told before know it.
+            note: what is told.
+            kept: the held exchanges that are kept.
+        """
+        place = self._place(step_id)
+        before = _tellings(place)
+        if kept_as is None:
+            if not before:  # its case was dropped meanwhile
+                return
+            kept_as = _kept_as(before[-1])
+        if kept_as and kept_as not in kept:
+            return
+        make_folders(place, 0o700)
+        path = place / f"{_number(before[-1]) + 1 if before else 0:08d}.{kept_as}"
         plain = json.dumps(asdict(note), default=datetime.isoformat).encode()
-        replace_file(path, nonce + self._seal.encrypt(nonce, plain, path.stem.encode()))
+        nonce = os.urandom(_NONCE_BYTES)
+        replace_file(path, nonce + self._seal.encrypt(nonce, plain, _bound(path)))
+
+    def _move(self, step_id: str, kept_as: str) -> None:
+        """Name the exchange that brings a call now, which is held again: its first one went with the release."""
+        place = self._place(step_id)
+        if tellings := _tellings(place):
+            last = tellings[-1]
+            last.rename(place / f"{_number(last):08d}.{kept_as}")
+            sync_folder(place)
+
+    def _read(self, path: Path) -> HeldNote:
+        """Open a telling.
+
+        Raises:
+            IntegrityError: it was changed, or sealed under another key.
+        """
+        data = path.read_bytes()
+        try:
+            plain = self._seal.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(path))
+        except (InvalidTag, ValueError):  # the latter where it is shorter than any
+            raise IntegrityError(
+                f"note {path.parent.name}/{path.name} on a held call does not open: it was changed, or the master key "
+                "was. It may say whose the call is. Put its file back from a backup, or drop the call's case."
+            ) from None
+        return _note(json.loads(plain))
+
+
+def _tellings(place: Path) -> list[Path]:
+    """Return what was told of a step, in order; what a killed process left is none."""
+    return sorted(place.glob("[0-9]*"))
+
+
+def _bound(path: Path) -> bytes:
+    """Return what a telling is sealed with: its step and number, since another exchange may bring the call."""
+    return f"{path.parent.name}/{_number(path)}".encode()
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition(".")[0])
+
+
+def _kept_as(path: Path) -> str:
+    return path.name.partition(".")[2]
 
 
 def _named(one: PlacedCall, note: HeldNote | None) -> PlacedCall:
@@ -181,7 +264,20 @@ def _named(one: PlacedCall, note: HeldNote | None) -> PlacedCall:
     return replace(one, call=with_people(one.call, note.people))
 
 
-def _read(said: dict[str, Any]) -> HeldNote:
+def _placed_with(one: PlacedCall, note: HeldNote | None) -> list[PlacedFeedback]:
+    """Return the feedback of a note in the place of its call."""
+    return [
+        PlacedFeedback(
+            said,
+            one.trajectory_id,
+            one.step_id if said.target_kind in _OF_CALLS else None,
+            was_held=True,
+        )
+        for said in (note.feedback if note is not None else ())
+    ]
+
+
+def _note(said: dict[str, Any]) -> HeldNote:
     feedback = tuple(
         Feedback(
             **{
@@ -196,4 +292,4 @@ def _read(said: dict[str, Any]) -> HeldNote:
         for one in said["feedback"]
     )
     people = None if said["people"] is None else tuple(said["people"])
-    return HeldNote(said["tenant_id"], said["kept_as"], people, feedback)
+    return HeldNote(said["tenant_id"], people, feedback)

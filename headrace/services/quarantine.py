@@ -99,7 +99,8 @@ def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
         with open_spool(spool, app.secrets.derive(b"spool")) as writer:
             for name, rows in fitting:
                 exchange = content.opened(name)
-                if exchange is None:
+                rows = [row for row in rows if not content.notes.damage(row["step_id"])]
+                if exchange is None or not rows:
                     continue
                 calls = [row["exchange_id"] for row in rows if row["part_of"]]
                 some = [with_released(exchange, few) for few in batched(calls, CALLS_AT_ONCE)]
@@ -110,17 +111,19 @@ def release(app: AppContext, found: Sequence[Case], actor: str) -> list[Case]:
                 ]
             writer.finish()  # before the sealed copies go: a power cut may come
         _close(app, released, "released", actor)
-        content.drop({kept_as(row) for row in released} - held.needed)
+        done = {row["quarantine_id"] for row in released}
+        needed = {kept_as(row) for row in held.cases if row["quarantine_id"] not in done}
+        content.drop({kept_as(row) for row in released} - held.needed - needed)
     return released
 
 
 def damage_of(content: QuarantineStore, case: Case) -> str:
-    """Return why the content of a case does not open, with the remedy; empty where it does, or is gone."""
+    """Return why what is kept of a case does not open, with the remedy; empty where it does, or is gone."""
     try:
-        content.read(kept_as(case))
+        exchange = content.read(kept_as(case))
     except IntegrityError as error:
         return str(error)
-    return ""
+    return "" if exchange is None else content.notes.damage(case["step_id"])
 
 
 def drop(app: AppContext, found: Sequence[Case], actor: str) -> int:

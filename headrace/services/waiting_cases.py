@@ -108,12 +108,10 @@ class WaitingCases:
             self._consents.refresh()
         answered = []
         for row in asked:
-            exchange = self._content.opened(kept_as(row))
-            if exchange is None:
-                continue  # it was changed: a person has to look at it
+            exchange = self._whole(row)
             try:
-                if not self._ask(exchange, row):
-                    # Nothing that is kept names the end user: a person releases it.
+                if exchange is None or not self._ask(exchange, row):
+                    # It was changed, or nothing that is kept names the end user: a person has to look at it.
                     waiting[row["quarantine_id"]] = waiting.pop(row["quarantine_id"])
                     continue
             except NoAnswerError:
@@ -146,7 +144,7 @@ class WaitingCases:
             for name, unanswered in self._known.unanswered(tenant, names).items()
             if not all(one.is_given_up for one in unanswered)
         }
-        return self._whole(row for row in rows if still.isdisjoint(_awaited(row)))
+        return self._first(row for row in rows if still.isdisjoint(_awaited(row)))
 
     def _of_judged_calls(self, waiting: dict[str, Case]) -> list[Case]:
         """Return the cases of shadows whose call is judged by now, and not held."""
@@ -157,12 +155,16 @@ class WaitingCases:
             for name, line in judged_lines(self._known, tenant, names).items()
             if line.disposition != Disposition.QUARANTINED
         }
-        return self._whole(row for row in rows if _awaited(row) <= done)
+        return self._first(row for row in rows if _awaited(row) <= done)
 
-    def _whole(self, rows: Iterable[Case]) -> list[Case]:
+    def _first(self, rows: Iterable[Case]) -> list[Case]:
         """Return so many of these cases as go on in one round; a person has to look at what was changed."""
-        whole = (row for row in rows if self._content.opened(kept_as(row)) is not None)
-        return list(islice(whole, _MOST))
+        return list(islice((row for row in rows if self._whole(row) is not None), _MOST))
+
+    def _whole(self, case: Case) -> Exchange | None:
+        """Return the exchange of a case; None where it does not open, or what was told beside it."""
+        damaged = self._content.notes.damage(case["step_id"])
+        return None if damaged else self._content.opened(kept_as(case))
 
 
 def _waits(reason: str) -> bool:

@@ -39,6 +39,8 @@ class PlacedCall:
     context_is_delta: bool = False
     """The client sent only ``new_messages`` and named the response before (``previous_response_id``):
     ``call.context`` does not hold the ``context_keep`` messages of the parent's conversation."""
+    problem: str | None = None
+    """Why it may not be judged (fixed words, never content); None where it may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -575,6 +575,36 @@ def test_a_released_call_is_of_the_user_whom_its_trace_told_while_it_was_held(
     assert [*house.home.held.iterdir()] == []
 
 
+def test_a_call_is_not_judged_without_the_user_whom_a_damaged_note_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house, person = House(tmp_path), "zq4711xv"
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    monkeypatch.setenv("HEADRACE_HOME", str(house.home.root))
+    house.capture(asked(3, ("traceparent", f"00-{USERS}-{1:016x}-01")), asked(4))
+    house.capture(export(9, of(person, 1, 6)))
+    withdraw(capsys, person)
+    case, _ = house.cases()
+    *_, file = sorted(house.home.held.glob("*.notes/*"))
+    change(file)
+    house.allow()
+    told = release_by_reason(house, capsys, code=1)
+    assert f"{case['quarantine_id']} stays held: note {file.parent.name}/{file.name} " in told
+    assert house.planted.govern() == {"stored": 1}
+    assert (house.cases(), house.sealed()) == ([case], [case["exchange_id"]])
+    change(file)
+    assert len(quarantine.release(house.app(), [case], "una")) == 1
+    change(file)  # between its release and its judgement
+    assert house.planted.govern() == {"quarantined": 1}
+    (again,) = house.cases()
+    assert again["reason"] == "release:damaged-note"
+    *_, file = sorted(house.home.held.glob("*.notes/*"))
+    change(file)
+    assert house.release(again) == {"stored": 1}
+    assert ([name_of(house.planted, person)], {*ALL} - {"train_sft"}, None) in steps(house.planted)
+    assert [*house.home.held.iterdir()] == []
+
+
 def another_trace(number: int) -> Exchange:
     """Return the export of a span of another trace."""
     one = export(number, span(number))

@@ -226,8 +226,8 @@ def keep_batches(governor: Governor) -> list[GovernedBatch]:
     kept: list[GovernedBatch] = []
     judge = governor.judge
 
-    def judge_and_keep(assembly: Assembly) -> GovernedBatch:
-        kept.append(judge(assembly))
+    def judge_and_keep(assembly: Assembly, **given: Any) -> GovernedBatch:
+        kept.append(judge(assembly, **given))
         return kept[-1]
 
     governor.judge = judge_and_keep  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from governance.executor import InlineRedaction, RedactionExecutor
 from governance.identifiers import Namer
 from governance.near.register import NearRegister
 from governance.passes.admit import Admissions
-from governance.passes.calls import EndedCall, LiveCall
+from governance.passes.calls import EndedCall, LiveCall, held_again
 from governance.passes.feedback import FeedbackJudge
 from governance.passes.identity import IdentityPass, LineageRegister, MemoryLineages
 from governance.passes.late_opt_outs import LateOptOuts
@@ -28,7 +28,7 @@ from governance.policy.documents import PolicyBundle
 from governance.policy.retention import LegalHold
 from governance.quality import QualityGate, RowGate, build_gate
 from governance.quality.leftovers import LeftoverCheck
-from governance.records import GovernanceRecord, GovernedBatch
+from governance.records import Disposition, GovernanceRecord, GovernedBatch
 from governance.redact.trajectory import CallRedactor
 from governance.stored_content import KnownContent
 from trajectory.assembly.assembler import SHADOW
@@ -39,10 +39,22 @@ from trajectory.assembly.result import (
     PlacedLink,
     PlacedPeople,
 )
+from trajectory.exchange import Exchange
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _is_on_no_hold(_: Exchange) -> bool:
+    return False
+
+
+def _kept(one: EndedCall, is_on_hold: Callable[[Exchange], bool]) -> EndedCall:
+    """Return a call that ends here; one that was released goes back to quarantine where a legal hold keeps it."""
+    is_lost = one.disposition is Disposition.LEFT_OUT or one.near_to is not None
+    exchange = one.call.exchange
+    return held_again(one) if is_lost and exchange.released_of and is_on_hold(exchange) else one
 
 
 def _from_live(link: PlacedLink, live: LiveCall | None) -> PlacedLink:
@@ -128,11 +140,18 @@ class Governor:
         """The legal holds of the policy."""
         return self._bundle.retention.spec.legal_holds
 
-    def judge(self, assembly: Assembly) -> GovernedBatch:
+    def judge(
+        self, assembly: Assembly, *, is_on_hold: Callable[[Exchange], bool] = _is_on_no_hold
+    ) -> GovernedBatch:
         """Return all rows that a batch adds to the lake.
 
         Capture, consent and retention are asked before anybody looks at a call's content. They are asked again
         with the people and the classes of data that redaction found.
+
+        Args:
+            assembly: the batch.
+            is_on_hold: whether a legal hold keeps a held exchange; a call of it that was released stays held then
+                where policy does not keep it.
         """
         now = self._clock()
         self._consents.refresh()
@@ -144,7 +163,8 @@ class Governor:
         )
         unplaced = admissions.unplaced(assembly.unplaced)
         done = self._passed(admissions, calls, now, late.ids)
-        ended, selected, redacted = [*unplaced, *done.ended], done.selected, done.redacted
+        selected, redacted = done.selected, done.redacted
+        ended = [_kept(one, is_on_hold) for one in (*unplaced, *done.ended)]
         writer = RowWriter(self._bundle.content_hash, now, self._namer, self._known)
         rows = writer.rows(ended, selected)
         judged = [(one.placed, one.admission) for one in ended if one.placed and one.admission]
@@ -163,7 +183,7 @@ class Governor:
         if copies:  # after their calls, whose fate they share
             found = sort_copies(self._known, copies, rows, (*decisions, *changed))
             second = self._passed(self._admissions(now, live=found.live), found.going, now, {})
-            ended += [*found.ended, *second.ended]
+            ended += [_kept(one, is_on_hold) for one in (*found.ended, *second.ended)]
             selected = selected.joined(second.selected)
             rows = writer.rows(ended, selected)
             decisions = [

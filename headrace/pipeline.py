@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 from governance.audit import GOVERNOR, AuditLog
@@ -124,7 +125,7 @@ class Pipeline:
             governor = self.governor()
             fresh = self.source.without_stored(assembly, self.lake.known_content())
             fresh = self.quarantine.notes.put_to(fresh)
-            governed = governor.judge(fresh)
+            governed = governor.judge(fresh, is_on_hold=self._holds(governor.legal_holds))
             self._keep_back(batch, fresh, governed)
             self.checkpoints.announce(number, batch.cursor.to_json())
             self.lake.append(governed, app_id=done.application, version=number)
@@ -193,6 +194,22 @@ class Pipeline:
             self.waiting.go_on()
         self.others.look(self.governor().legal_holds)
         self._decide_on_answered()
+
+    def _holds(self, in_force: Sequence[LegalHold]) -> Callable[[Exchange], bool]:
+        """Return what tells whether a legal hold of this home or another one keeps a held exchange."""
+
+        @cache
+        def others() -> Sequence[LegalHold] | None:
+            try:
+                return self.others.legal_holds()
+            except RetryableError:  # of a home that never told its holds, any may be about it
+                return None
+
+        def is_on_hold(exchange: Exchange) -> bool:
+            holds = others()
+            return holds is None or holds_exchange((*in_force, *holds), exchange)
+
+        return is_on_hold
 
     def _keep_back(self, batch: SpoolBatch, assembly: Assembly, governed: GovernedBatch) -> None:
         """Keep, before the commit, what is held back, and the ids of people about whom there is no answer yet."""

@@ -31,6 +31,7 @@ from governance.passes.calls import (
     held,
     held_early,
     left_out,
+    people_in,
 )
 from governance.policy.capture import CaptureField, CaptureLevel, FailedAttempts
 from governance.policy.consent import Purpose
@@ -168,7 +169,8 @@ class Admissions:
         except Exception as error:  # noqa: BLE001 (fail closed: whatever went wrong, hold it back)
             return held_early(call, "policy", failed(error), placed)
         if not admission.kept:
-            return left_out(call, placed, admission)
+            people = (*([end_user] if end_user else []), *named)
+            return left_out(call, placed, admission, people)
         return AdmittedCall(
             placed=placed,
             admission=admission,
@@ -188,7 +190,7 @@ class Admissions:
         except Exception as error:  # noqa: BLE001 (fail closed: hold the call back)
             return held(one, "policy", [failed(error)])
         if not judged.admission.kept:
-            return left_out(one.placed.call, one.placed, judged.admission)
+            return left_out(one.placed.call, one.placed, judged.admission, people_in(one))
         return judged
 
     def _with_findings(self, one: RedactedCall) -> RedactedCall:
@@ -336,7 +338,7 @@ class Admissions:
         if any(call.is_given_up for calls in before.values() for call in calls):
             reasons = (*one.admission.reasons, NO_ANSWER)
             never = replace(one.admission, kept=False, reasons=reasons, refusals=(NO_ANSWER,))
-            return left_out(one.placed.call, one.placed, never)
+            return left_out(one.placed.call, one.placed, never, people_in(one))
         if awaits := [name for name, calls in before.items() if calls]:
             return held(one, "policy", [AWAITS_CONVERSATION], awaits)
         return one

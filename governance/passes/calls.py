@@ -15,6 +15,9 @@ from governance.vocabulary import reason_word
 from trajectory.assembly.result import PlacedCall
 from trajectory.call import Call
 
+ON_HOLD = "retention:legal-hold"
+"""Why a released call is held again that policy does not keep."""
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -85,7 +88,7 @@ class EndedCall:
     stage: str = ""
     """What held it back: read, policy, redact or quality; for quarantine only."""
     subjects: tuple[str, ...] = ()
-    """Keyed pseudonyms of the people concerned; for quarantine only, which keeps the content."""
+    """Keyed pseudonyms of the people concerned, for the decision of quarantine, which keeps the content."""
     awaits: tuple[str, ...] = ()
     """What this one waits for, for quarantine only: trajectories in which a call has no answer yet, or the call
     of which this is a copy."""
@@ -122,18 +125,20 @@ def held(
         reasons=tuple(reasons),
         admission=one.admission,
         stage=stage,
-        subjects=_people_in(one),
+        subjects=people_in(one),
         awaits=tuple(awaits),
     )
 
 
-def _people_in(one: AdmittedCall) -> tuple[str, ...]:
+def people_in(one: AdmittedCall) -> tuple[str, ...]:
     """Return everybody whom a call concerns, as far as it was looked into."""
     found = found_in(one.clean, one.clean.context).subjects if isinstance(one, RedactedCall) else ()
     return (*([one.end_user] if one.end_user else []), *one.named, *found)
 
 
-def left_out(call: Call, placed: PlacedCall | None, admission: Admission) -> EndedCall:
+def left_out(
+    call: Call, placed: PlacedCall | None, admission: Admission, subjects: tuple[str, ...] = ()
+) -> EndedCall:
     """Leave out a call that policy does not keep."""
     return EndedCall(
         call=call,
@@ -141,6 +146,18 @@ def left_out(call: Call, placed: PlacedCall | None, admission: Admission) -> End
         disposition=Disposition.LEFT_OUT,
         reasons=admission.refusals,
         admission=admission,
+        subjects=subjects,
+    )
+
+
+def held_again(one: EndedCall) -> EndedCall:
+    """Hold a released call back again that would end here, though a legal hold keeps its content."""
+    return replace(
+        one,
+        disposition=Disposition.QUARANTINED,
+        reasons=(ON_HOLD, *one.reasons),
+        stage="policy",
+        near_to=None,
     )
 
 
@@ -154,6 +171,7 @@ def duplicate(
         disposition=Disposition.DUPLICATE,
         reasons=(reason,),
         admission=one.admission,
+        subjects=people_in(one) if near_to else (),
         repeats=repeats,
         near_to=near_to,
     )

@@ -28,6 +28,8 @@ _SENTENCES = {
     "dedup:near-duplicate": "a better step says almost the same",
     "retention:default": "no retention rule fits: the default class",
     "retention:expired": "the capture is older than its retention class allows",
+    "retention:legal-hold": "a legal hold keeps in quarantine what policy leaves out",
+    "release:damaged-note": "what was told of the call while it was held does not open",
     "control": "traffic without content",
     "refused": "the gateway refused the call itself",
     "signal:kept": "feedback that is kept",

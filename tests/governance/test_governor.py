@@ -974,3 +974,34 @@ def test_the_same_words_later_in_a_conversation_repeat_nothing(batches: int) -> 
         known.add(batch)
         stored |= dispositions(batch)
     assert stored == {"step1": "stored", "step2": "stored", "step3": "stored"}
+
+
+def test_a_released_call_that_a_legal_hold_keeps_goes_back_to_quarantine_where_it_would_end(
+    tmp_path: Path,
+) -> None:
+    def released(one: Call) -> Call:
+        return replace(one, exchange=replace(one.exchange, released_of="f" * 32))
+
+    mail = "jo@corp.io"
+    opaque = released(Call(exchange(7), "opaque", CallKind.OPAQUE, problem="broken"))
+    batch = governor(bundle(tmp_path, capture="{level: metadata}")).judge(
+        assembly(
+            placed(released(call(1, end_user=mail))),
+            placed(released(call(2)), trajectory="t2"),
+            placed(call(3), trajectory="t3"),
+            unplaced=[opaque],
+        ),
+        is_on_hold=lambda one: one.started_at != call(2).exchange.started_at,
+    )
+    assert dispositions(batch) == {
+        "step1": "quarantined",
+        "step2": "left_out",
+        "step3": "left_out",
+        opaque.exchange.exchange_id: "quarantined",
+    }
+    assert {(row.stage, row.reason) for row in batch.quarantine} == {
+        ("policy", "retention:legal-hold")
+    }
+    (held,) = (row for row in batch.governance if row.decision == "quarantine")
+    assert held.subjects == (subject_id(KEY, "acme", mail),)
+    assert "capture:metadata-only" in held.reasons

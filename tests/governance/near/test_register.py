@@ -242,3 +242,12 @@ def test_long_conversations_that_end_alike_are_told_apart_by_their_beginning(
     other = placed(call(2, [user("A sofa in green"), *end], "Yes."), trajectory="t2")
     same = placed(call(3, [user("A lamp of brass"), *end], "Yes."), trajectory="t3")
     assert stored(RememberingGovernor(policy).add(first, other, same)) == ["step1", "step2"]
+
+
+def test_a_near_duplicate_that_a_legal_hold_keeps_is_held_again(policy: PolicyBundle) -> None:
+    near = lamps(2, "!")
+    whole = replace(near.call.exchange, released_of="f" * 32)
+    near = replace(near, call=replace(near.call, exchange=whole))
+    work = assembly(lamps(1), near)
+    batch = governor(policy).judge(work, is_on_hold=lambda _: True)
+    assert (stored(batch), [row.step_id for row in batch.quarantine]) == (["step1"], ["step2"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from errno import EACCES
 from pathlib import Path
@@ -14,6 +15,7 @@ from headrace.govern.quarantine_store import quarantine_of
 from headrace.services.consent import pseudonyms_of
 from headrace.services.erasure import ErasureRequest, erase_person
 from headrace.services.homes import Homes
+from headrace.services.quarantine import cases, release
 from lakehouse.lake import Lake
 from lakehouse.storage.notes import Notes
 from tests.headrace.installations import PlantedInstallation, chat
@@ -272,3 +274,28 @@ def test_a_damaged_file_of_histories_holds_up_no_erasure_of_another_home(
     ]
     said = json.loads(entry.detail)["provider_histories_removed"]
     assert said == "all: the file was damaged"
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_what_a_hold_of_another_home_keeps_stays_in_quarantine_where_policy_leaves_it_out(
+    make_home: Make, tmp_path: Path, tells: bool
+) -> None:
+    one, two = make_home("one"), make_home("two")
+    whole = said_by(2)
+    assert whole.response is not None
+    body = whole.response.body.replace(b'"stop"', b"null")
+    assert two.govern(replace(whole, response=replace(whole.response, body=body))) == {
+        "quarantined": 1
+    }
+    (tmp_path / "policy-one" / "retention.yaml").write_text(RETENTION % HOLD)
+    one.govern(said_by(1))
+    if not tells:  # as an older program left it
+        (tmp_path / "lake" / "_notes" / f"home-{Homes.of(app_of(one)).name}").unlink()
+    capture = tmp_path / "policy-two" / "capture.yaml"
+    capture.write_text(capture.read_text().replace("level: content", "level: metadata"))
+    app = app_of(two)
+    assert len(release(app, cases(app), "una")) == 1
+    assert two.govern() == {"quarantined": 1}
+    (case,) = cases(app)
+    assert case["reason"] == "retention:legal-hold"
+    assert quarantine_of(two.home, two.secrets).names() == {case["exchange_id"]}

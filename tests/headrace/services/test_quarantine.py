@@ -626,3 +626,21 @@ def test_nobody_drops_what_a_legal_hold_is_about(tmp_path: Path) -> None:
     retention.write_text(lifted)
     house.drop(case)
     assert house.sealed() == []
+
+
+def test_what_a_legal_hold_keeps_stays_held_where_policy_leaves_it_out(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.capture(asked(1))
+    retention, capture = (tmp_path / "policy" / f"{name}.yaml" for name in ("retention", "capture"))
+    lifted = retention.read_text()
+    hold = "legal_holds: [{name: case-7, reference: T-7, match: {tenant: acme}}]"
+    retention.write_text(lifted.replace("legal_holds: []", hold))
+    capture.write_text(capture.read_text().replace("level: content", "level: metadata"))
+    house.allow()
+    assert house.release(*house.cases()) == {"quarantined": 1}
+    (case,) = house.cases()
+    assert (case["stage"], case["reason"]) == ("policy", "retention:legal-hold")
+    assert house.sealed() == [case["exchange_id"]]
+    retention.write_text(lifted)
+    assert house.release(case) == {"left_out": 1}
+    assert (house.cases(), house.sealed()) == ([], [])

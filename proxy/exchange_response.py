@@ -247,22 +247,31 @@ class ResponseInFlight:
             gone: tells whether the client has left.
         """
         guard, judge, step_id = self._plan.answers, self._judge, ""
+        admission, admitted = self._services.admission, self._admitted
         assert guard is not None  # noqa: S101 - for the type checker
         assert judge is not None  # noqa: S101 - for the type checker
         if self._capture is not None:
             step_id = self._capture.exchange.hex()
+
+        def is_over() -> bool:
+            return gone() or not admission.is_known(admitted)
+
         try:
             if body is not None and not judge.streams:
-                told = await judge.whole(body, step_id=step_id, gone=gone)
+                told = await judge.whole(body, step_id=step_id, gone=is_over)
             else:
                 first = judge.feed(body) if body else b""
-                told = await judge.rest(step_id=step_id, send=send, gone=gone)
+                told = await judge.rest(step_id=step_id, send=send, gone=is_over)
                 told = told._replace(body=first + told.body)
+            waited = any(one.approval is not None for one in told.decisions)
+            if waited and not gone() and is_over():  # the key ended meanwhile
+                self._services.counters.refusals[Reason.NO_KEY] += 1
+                return answer(Reason.NO_KEY, admitted.shape)
             if told.decisions and not gone():
-                self._services.tell(guard, self._admitted, told.decisions, self._capture)
+                self._services.tell(guard, admitted, told.decisions, self._capture)
         except Exception as error:  # noqa: BLE001 - whatever it is, the calls must not pass
             self._services.fault("guard", error)
-            return answer(Reason.FAULT, self._admitted.shape)
+            return answer(Reason.FAULT, admitted.shape)
         if told.refusal is not None:
             self._services.counters.refusals[Reason.UNREADABLE_ANSWER] += 1
             return told.refusal

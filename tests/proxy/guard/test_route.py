@@ -280,6 +280,54 @@ def test_a_key_that_ends_while_its_call_waits_makes_no_call(scene: Scene) -> Non
     scene.approvals.decide(waiting.approval_id, approve=False, who="ada")
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_key_that_ends_while_an_answer_waits_does_not_get_it(
+    tmp_path: Path, streams: bool
+) -> None:
+    asks = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+
+    def model(request: ReceivedRequest) -> Reply:
+        if request.method == "GET":
+            return as_json({"data": []})
+        choice = {"index": 0, "finish_reason": "tool_calls"}
+        if not streams:
+            message = {"role": "assistant", "content": None, "tool_calls": [asks]}
+            return as_json({"id": "r1", "choices": [{**choice, "message": message}]})
+        chunk = {
+            "id": "r1",
+            "choices": [{**choice, "delta": {"tool_calls": [{"index": 0, **asks}]}}],
+        }
+        return stream([f"data: {json.dumps(chunk)}\n\n".encode(), b"data: [DONE]\n\n"])
+
+    setup = GuardSetup(tmp_path / "approvals.sqlite", RULES, (), answers=("models",))
+    approvals = setup.approvals()
+    with Upstream(model) as upstream:
+        settings = {"routes": [{"name": "models", "upstream": upstream.url}]}
+        with GatewayProcess(tmp_path, settings=settings, guard=setup) as gateway:
+            created = gateway.registry.create(tenant_id="acme", app_id="leaving")
+            headers = {"authorization": f"Bearer {created.secret}"}
+            client = httpx.Client(base_url=gateway.url, headers=headers, trust_env=False)
+
+            def ask() -> bytes:
+                try:
+                    return client.post(
+                        "/models/v1/chat/completions", json={"model": "m"}, timeout=60
+                    ).content
+                except httpx.RemoteProtocolError:  # its answer had begun
+                    return b""
+
+            with in_background(ask) as found:
+                while not (waiting := approvals.list()):
+                    time.sleep(0.01)
+                gateway.registry.revoke(created.key.key_id)
+                while client.get("/models/v1/models").status_code != 401:
+                    time.sleep(0.01)
+                approvals.decide(waiting[0].approval_id, approve=True, who="ada")
+            assert b"pay" not in found[0]
+            assert approvals.get(waiting[0].approval_id).status == "approved"
+            client.close()
+
+
 def test_decisions_are_counted_and_told_to_the_lake(scene: Scene) -> None:
     scene.post(call("delete_file", 3, path="/marked"))
     scene.post(call("read_y", 4, path="/marked"))

@@ -36,6 +36,7 @@ DO UPDATE SET used = CASE WHEN expires <= :now THEN 1 ELSE used + 1 END, expires
 WHERE used < :most OR expires <= :now
 RETURNING used
 """
+_GIVE_BACK = "UPDATE counts SET used = used - 1 WHERE name = ? AND used > 0"
 _PATIENCE_MS = 50
 """How long the event loop may wait for a worker that is writing."""
 
@@ -107,6 +108,14 @@ class SharedCounters:
                 return False
             self._counts[name].pending += 1
             return True
+
+    def give_back(self, name: str) -> None:
+        """Take back what was claimed and came to nothing; where the file fails, it stays counted."""
+        with self._mutex:
+            try:
+                self._shared().execute(_GIVE_BACK, (name,))
+            except (sqlite3.Error, OSError) as error:
+                self._failed(error)
 
     def _total(self, name: str, expires: float) -> int:
         count, now = self._counts.get(name), time.monotonic()

@@ -74,6 +74,8 @@ class CallDecision(NamedTuple):
     rule: ActionRule | None
     approval: Approval | None = None
     """The answer of a person, or that nobody answered."""
+    claim: str = ""
+    """Under what it was counted against its rule's budget; empty where it was not."""
 
     @property
     def goes_on(self) -> bool:
@@ -184,9 +186,15 @@ class CallGuard:
             raise
 
     def judge(self, route: str, read: ReadRequest, key_id: str) -> list[CallDecision]:
-        """Return what becomes of each call, as far as no person has to be asked."""
+        """Return what becomes of each call, as far as no person has to be asked.
+
+        Where one is refused none is made, and none counts against a budget.
+        """
         rules = self._terms.routes[route].rules
-        return self._judge(rules, [one.call for one in read.calls], key_id)
+        decisions = self._judge(rules, [one.call for one in read.calls], key_id)
+        if any(map(_is_refused, decisions)):
+            self._give_back(decisions)
+        return decisions
 
     def _judge(
         self, rules: ActionRules, calls: Sequence[RequestedCall], key_id: str, place: str = ""
@@ -194,10 +202,11 @@ class CallGuard:
         found: list[CallDecision] = []
         for number, call in enumerate(calls):
             judged = rules.judge(call)
-            rule, ruling = judged.rule, judged.ruling
-            if ruling is Ruling.LIMIT and rule and self._within(rule, call, key_id, place):
-                ruling = Ruling.ALLOW
-            found.append(CallDecision(number, ruling, rule))
+            rule, ruling, claim = judged.rule, judged.ruling, ""
+            if ruling is Ruling.LIMIT and rule:
+                claim = self._claimed(rule, call, key_id, place)
+                ruling = Ruling.ALLOW if claim else Ruling.LIMIT
+            found.append(CallDecision(number, ruling, rule, claim=claim))
             found += [CallDecision(number, Ruling.DRY_RUN, one) for one in judged.watched]
         return found
 
@@ -229,7 +238,7 @@ class CallGuard:
         # An agent's call over a guarded route of tools is counted there once more.
         decisions = self._judge(self._terms.answers[route], calls, key_id, "answers:")
         caller = _Caller(key_id, route, step_id, waiting)
-        return await self._settled(decisions, calls, caller, together=False)
+        return await self._waited(decisions, calls, caller, together=False)
 
     async def keep_denied(
         self, client: ClientIdentity, response_id: str, calls: Sequence[DeniedCall]
@@ -241,11 +250,11 @@ class CallGuard:
         """Return a request with the results of denied calls that its provider waits for."""
         return self._denied.completed(client.tenant_id, body)
 
-    def _within(self, rule: ActionRule, call: RequestedCall, key_id: str, place: str) -> bool:
-        """Count a call against its rule's budget, over all workers and sessions."""
+    def _claimed(self, rule: ActionRule, call: RequestedCall, key_id: str, place: str) -> str:
+        """Count a call against its rule's budget, over all workers and sessions; empty where nothing is left."""
         budget = rule.budget
         if budget is None:
-            return False
+            return ""
         who = {"key": key_id, "tenant": call.tenant, "tool": f"{call.tenant}:{call.tool}"}[
             budget.per
         ]
@@ -253,7 +262,14 @@ class CallGuard:
         now = time.time()
         window = int(now) // budget.seconds
         name = f"action:{place}{rule.name}:{budget.per}:{who}:{window}"
-        return self._ledger.claim(name, budget.calls, (window + 1) * budget.seconds)
+        is_left = self._ledger.claim(name, budget.calls, (window + 1) * budget.seconds)
+        return name if is_left else ""
+
+    def _give_back(self, decisions: Sequence[CallDecision]) -> None:
+        """Take calls off the budgets that they were counted against: they are not made."""
+        for one in decisions:
+            if one.claim:
+                self._ledger.give_back(one.claim)
 
     async def ask(
         self,
@@ -266,12 +282,32 @@ class CallGuard:
         waiting: Waiting,
     ) -> list[CallDecision]:
         """Wait for people until each held call is decided; where one call is refused, none waits."""
-        refused = any(not one.goes_on and one.ruling is not Ruling.HOLD for one in decisions)
-        if refused:
+        if any(map(_is_refused, decisions)):
             return [*decisions]
         caller = _Caller(key_id, route, step_id, waiting)
         calls = [one.call for one in read.calls]
-        return await self._settled(decisions, calls, caller, together=True)
+        return await self._waited(decisions, calls, caller, together=True)
+
+    async def _waited(
+        self,
+        decisions: Sequence[CallDecision],
+        calls: Sequence[RequestedCall],
+        caller: _Caller,
+        *,
+        together: bool,
+    ) -> list[CallDecision]:
+        """Wait for people; calls that are not made count against no budget. See :meth:`_settled`."""
+        if not any(one.claim for one in decisions):
+            return await self._settled(decisions, calls, caller, together=together)
+        are_made = False
+        try:
+            settled = await self._settled(decisions, calls, caller, together=together)
+            stopped = together and not all(one.goes_on for one in settled)
+            are_made = not stopped and not caller.waiting.gone()
+        finally:
+            if not are_made:
+                self._give_back(decisions)
+        return settled
 
     async def _settled(
         self,
@@ -475,6 +511,11 @@ class CallGuard:
             if one.approval is not None:
                 found.append(_answer_of(one.approval, step_id, one.number))
         return found
+
+
+def _is_refused(decision: CallDecision) -> bool:
+    """Whether the rules refuse a call, whatever a person says."""
+    return not decision.goes_on and decision.ruling is not Ruling.HOLD
 
 
 def _answer_of(approval: Approval, step_id: str, number: int) -> tuple[str, JsonObject]:

@@ -96,6 +96,17 @@ def test_steps_are_claimed_exactly_by_many(tmp_path: Path) -> None:
         assert not one.claim("old", 1, FAR)
 
 
+def test_what_was_claimed_and_came_to_nothing_can_be_claimed_again(tmp_path: Path) -> None:
+    with (
+        closing(SharedCounters(tmp_path / "counts")) as one,
+        closing(SharedCounters(tmp_path / "counts")) as other,
+    ):
+        assert one.claim("s", 1, FAR)
+        one.give_back("s")
+        one.give_back("s")
+        assert [other.claim("s", 1, FAR), one.claim("s", 1, FAR)] == [True, False]
+
+
 def test_what_others_counted_is_known_a_moment_later(tmp_path: Path) -> None:
     with (
         closing(SharedCounters(tmp_path / "counts")) as one,

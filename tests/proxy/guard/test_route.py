@@ -36,6 +36,12 @@ RULES: dict[str, Any] = {
             "decision": "limit",
             "budget": {"calls": 2, "seconds": 86400},
         },
+        {
+            "name": "memos",
+            "match": {"tools": "memo"},
+            "decision": "limit",
+            "budget": {"calls": 2, "seconds": 86400},
+        },
         {"name": "soon", "match": {"tools": "read_*"}, "decision": "dry-run"},
     ],
 }
@@ -326,6 +332,23 @@ def test_a_key_that_ends_while_an_answer_waits_does_not_get_it(
             assert b"pay" not in found[0]
             assert approvals.get(waiting[0].approval_id).status == "approved"
             client.close()
+
+
+def test_calls_of_a_batch_that_is_refused_count_against_no_budget(scene: Scene) -> None:
+    def texts(batch: list[Any]) -> list[str]:
+        told = scene.post(batch, accept="application/json").json()
+        return [one["result"]["content"][0]["text"] for one in told]
+
+    memos = [call("memo", number) for number in (1, 2, 3)]
+    assert "another call of this batch" in texts([memos[0], call("delete_x", 9)])[0]
+    assert "has let through all calls" in texts(memos)[2]
+    with in_background(lambda: texts([memos[0], call("pay", 9, to="memo")])) as found:
+        scene.approvals.decide(scene.pending().approval_id, approve=False, who="ada")
+    assert "another call of this batch" in found[0][0]
+    assert scene.sent() == []
+    assert scene.post(memos[:2], accept="application/json").json() == []
+    assert len(scene.sent()) == 1
+    assert "has let through all calls" in texts(memos[:1])[0]
 
 
 def test_decisions_are_counted_and_told_to_the_lake(scene: Scene) -> None:

@@ -43,7 +43,9 @@ def probe(model_folder: Path, settings: CanarySettings) -> CanaryReport:
     prompts = settings.prompts or _FISHING
     if not secrets:
         return CanaryReport(len(prompts), 0, 0)
-    model = BatchGenerator(model_folder, temperature=0.0, most_tokens=settings.new_tokens)
+    longest = max(len(secret.encode()) for secret in secrets)  # a token holds a byte at least
+    most = max(settings.new_tokens, longest)
+    model = BatchGenerator(model_folder, temperature=0.0, most_tokens=most)
     answers = [model.complete(prompt, "") for prompt in prompts]
     leaked = sum(
         any(secret in answer for answer in answers) or _completes(model, prompts[0], secret)

@@ -83,7 +83,8 @@ def judge(
         high = None if divergence is None else divergence.kl.high
         findings.append(RuleOutcome("largest_kl", high is not None and high <= most, high, most))
     if canaries is not None and settings.canaries == "forbid":
-        findings.append(RuleOutcome("canaries", canaries.leaked == 0, float(canaries.leaked), 0.0))
+        leaked = float(canaries.leaked) if canaries.secrets else None
+        findings.append(RuleOutcome("canaries", leaked == 0, leaked, 0.0))
     if safety is not None:
         findings += judge_safety(settings, safety)
     if rewards is not None:

@@ -168,8 +168,9 @@ class CanarySettings(StrictModel):
     prompts: tuple[str, ...] = ()
     """What a person asks who fishes for them."""
     file: Path | None = None
-    """One secret per line; read when a model is evaluated, never stored."""
+    """One secret per line; read when a model is evaluated, never stored. Without any no candidate passes."""
     new_tokens: int = Field(default=64, ge=1)
+    """Of an answer; more where a secret is longer."""
 
 
 class SafetySettings(StrictModel):

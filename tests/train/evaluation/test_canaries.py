@@ -41,6 +41,8 @@ def test_memorised_secret_is_found_and_others_are_not(tiny_model: Path, tmp_path
     report = probe(learned.model, settings)
     assert (report.secrets, report.leaked) == (2, 1)
     assert SECRET not in repr(report)
+    brief = settings.model_copy(update={"new_tokens": 1})
+    assert probe(learned.model, brief).leaked == 1, "a secret is longer than what is said otherwise"
 
 
 def test_missing_file_is_an_error_not_a_pass(tiny_model: Path, tmp_path: Path) -> None:

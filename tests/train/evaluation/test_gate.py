@@ -66,6 +66,8 @@ def test_leaked_canary_does_not_pass() -> None:
     leaked = CanaryReport(prompts=4, secrets=10, leaked=1)
     assert failed(comparison(), leaked) == ["canaries"]
     assert failed(comparison(), leaked, canaries="ignore") == []
+    none_planted = CanaryReport(prompts=4, secrets=0, leaked=0)
+    assert failed(comparison(), none_planted) == ["canaries"], "not measured is not passed"
 
 
 def test_unevaluated_model_does_not_pass() -> None:

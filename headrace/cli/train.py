@@ -103,7 +103,7 @@ def run(
     if resume not in (None, LAST):
         begun = RunOrder.read(home.runs, resume)
         substrate, base = substrate or begun.substrate, base or Path(begun.base)
-    start, label = _base(running, models, name, base)
+    start = base or _base(running, models, name)
     document = load_or_shipped(str(recipe))
     with (
         interruptible(),
@@ -115,7 +115,6 @@ def run(
             recipe=document,
             substrate=find_manifest(running, substrate),
             base=start,
-            base_label=label,
             name=name,
             places=RunFolders(home.runs, models),
             resume=resume,
@@ -302,16 +301,12 @@ def _model_name(running: AppContext, given: str | None) -> str:
     return name
 
 
-def _base(
-    running: AppContext, models: "ModelRegistry", name: str, given: Path | None
-) -> tuple[Path, str | None]:
-    if given is not None:
-        return given, models.label_of(given)
+def _base(running: AppContext, models: "ModelRegistry", name: str) -> Path:
     live = models.live(name)
     if live is not None:
-        return live.path, live.label
+        return live.path
     if running.settings.train.base_model:
-        return Path(running.settings.train.base_model), None
+        return Path(running.settings.train.base_model)
     raise ConfigurationError(
         f"no version of {name!r} serves yet: give --base FOLDER, or `headrace train adopt FOLDER`."
     )

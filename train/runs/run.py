@@ -89,7 +89,6 @@ def run_training(
     base: Path,
     name: str,
     places: RunFolders,
-    base_label: str | None = None,
     resume: str | None = None,
     progress: Progress = silent,
 ) -> RunResult:
@@ -102,7 +101,6 @@ def run_training(
         base: model folder that training begins with.
         name: of the model in the registry.
         places: folders and registry.
-        base_label: ``name@version`` of the base; its folder's name when None.
         resume: an interrupted run to go on with, from its last checkpoint; :data:`~train.runs.order.LAST` is the newest
             that began with the same, and where there is none, a new run begins.
         progress: called with stage, done and total.
@@ -131,7 +129,8 @@ def run_training(
     )
     interrupted = order.interrupted(places.runs, resume)
     folder = places.runs / (interrupted or _run_id(recipe, started))
-    run = _Run(source, recipe, substrate, base, base_label or base.name, order, folder, started)
+    label = places.registry.label_of(base) or base.name
+    run = _Run(source, recipe, substrate, base, label, order, folder, started)
     with run_lock(folder):
         if interrupted is None:
             replace_file(folder / ORDER, canonical_json(asdict(order)), READABLE)
@@ -228,6 +227,7 @@ class _Run:
     substrate: SubstrateManifest
     base: Path
     base_label: str
+    """``name@version``, by which what it learned is known; its folder's name where it is no registered version."""
     order: RunOrder
     folder: Path
     started: datetime

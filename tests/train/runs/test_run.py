@@ -217,6 +217,17 @@ def test_a_model_that_learned_from_withdrawn_data_teaches_no_other(
     assert len([*(tmp_path / "runs").iterdir()]) == 1
 
 
+def test_a_version_names_the_registered_one_that_it_began_with(
+    lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Else its ancestor could be withdrawn, and nobody would know."""
+    few = recipe(training={"maximum_steps": 1})
+    first, _ = run(lake, substrate, tiny_model, tmp_path, few)
+    second, _ = run(lake, substrate, first.model.path, tmp_path, few)
+    assert second.manifest["base"] == "shop@0001"
+    assert lineage_of_model(lake, "shop", "0002").ancestors == ("shop@0001",)
+
+
 def test_a_refused_reward_model_teaches_no_other(
     lake: Lake, substrate: SubstrateManifest, tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,20 @@ from typing import Any
 from train.substrate.source import Progress
 from trajectory.files import READABLE, read_json_lines, replace_file
 
+SECONDS = "seconds"
+"""In a record: how long training took by then."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def metrics_callback(path: Path, progress: Progress) -> Any:
+def metrics_callback(path: Path, progress: Progress, *, spent: float = 0.0) -> Any:
     """Return a trainer callback that appends each logged record to ``path`` and reports progress.
 
-    A loss that is not finite stops the run; the caller sees it as the last record.
+    A record says how many seconds training took by then, ``spent`` of them before this process went on with it. A
+    loss that is not finite stops the run; the caller sees it as the last record.
     """
     from transformers import TrainerCallback
+
+    begun = time.monotonic() - spent
 
     class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         """Writes metrics and stops at NaN."""
@@ -30,7 +36,8 @@ def metrics_callback(path: Path, progress: Progress) -> Any:
             logs: Any = None,
             **_: Any,
         ) -> None:
-            record = {"step": state.global_step, **(logs or {})}
+            seconds = round(time.monotonic() - begun, 3)
+            record = {"step": state.global_step, **(logs or {}), SECONDS: seconds}
             if state.is_world_process_zero:
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record, default=float) + "\n")

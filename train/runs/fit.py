@@ -24,7 +24,7 @@ from train.recipes import recipe_module, steps_per_epoch
 from train.recipes.base import Rows, TrainerParts
 from train.recipes.settings import RecipeSpec, TrainingSettings
 from train.runs.attention import attention_options
-from train.runs.curves import forget_after, metrics_callback, read_metrics
+from train.runs.curves import SECONDS, forget_after, metrics_callback, read_metrics
 from train.runs.hardware import peak_memory_mib
 from train.runs.language_head import score_labels_alone
 from train.runs.launch import Order, launch, scratch
@@ -47,7 +47,7 @@ class FitMeasurements:
 
     steps: int
     seconds: float
-    """Of training alone, without loading and saving."""
+    """Of training alone, without loading and saving; with what it took before an interruption."""
     tokens: int
     """Tokens of all rows that were learned, repeated epochs included; generated ones where the
     model made its rows itself."""
@@ -148,6 +148,7 @@ def train_rows(
     if int(os.environ.get("RANK", "0")) == 0:
         last = _checkpoint(out) if resume else None
         forget_after(metrics, 0 if last is None else _step_of(last))
+    spent = max((record.get(SECONDS, 0.0) for record in read_metrics(metrics)), default=0.0)
     trainer = recipe_module(spec.recipe).trainer(
         TrainerParts(
             spec=spec,
@@ -156,7 +157,7 @@ def train_rows(
             base=base,
             rows=rows,
             arguments=training_arguments(spec, len(rows), out),
-            callbacks=[metrics_callback(metrics, progress), _checkpoint_callback()],
+            callbacks=[metrics_callback(metrics, progress, spent=spent), _checkpoint_callback()],
             adapter=_adapter(spec),
         )
     )
@@ -164,7 +165,7 @@ def train_rows(
     trainer.remove_callback(PrinterCallback)
     started = time.monotonic()
     _run(trainer, out, resume=resume)
-    seconds = time.monotonic() - started
+    seconds = spent + time.monotonic() - started
     losses = [record["loss"] for record in read_metrics(metrics) if "loss" in record]
     if losses and not math.isfinite(losses[-1]):
         raise TrainingError(f"the loss became {losses[-1]}: lower the learning rate{_hint(out)}")

@@ -27,9 +27,9 @@ from train.generation import readable_tokenizer
 from train.recipes import recipe_module, reward_model_of
 from train.recipes.base import Rows, Selection
 from train.recipes.credit import credit_selection
-from train.recipes.settings import Recipe
+from train.recipes.settings import Recipe, RecipeSpec
 from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
-from train.runs.fit import FitResult, fit
+from train.runs.fit import FitMeasurements, FitResult, fit
 from train.runs.folders import delete_learned, run_lock, sweep
 from train.runs.hardware import choose_gpus, code_facts, machine_facts
 from train.runs.order import MANIFEST, ORDER, RunOrder
@@ -398,7 +398,7 @@ class _Run:
             "evaluator": dict(found.evaluator),
             "agreement": None if found.agreement is None else asdict(found.agreement),
             "gate": asdict(found.verdict),
-            "cost": _cost(fitted),
+            "cost": cost_of(self.recipe.spec, fitted),
             "code": code_facts(),
             "machine": machine_facts(),
         }
@@ -442,10 +442,13 @@ def _replay(tasks: Mapping[str, HeldOutTasks], found: Assessment) -> dict[str, A
     }
 
 
-def _cost(fitted: FitResult) -> dict[str, float]:
-    """Return what training took: time of devices, and arithmetic by the usual 6 × parameters × tokens."""
+def cost_of(spec: RecipeSpec, fitted: FitMeasurements) -> dict[str, float]:
+    """Return what training took: time of devices, and arithmetic by the usual 6 × parameters × tokens.
+
+    Each process trains on a GPU of its own, on whichever machine; on a CPU they share the machine.
+    """
     on_gpu = fitted.device.startswith("cuda")
-    devices = max(1, len(machine_facts()["accelerators"])) if on_gpu else 1
+    devices = spec.launch.processes if on_gpu and spec.launch is not None else 1
     return {
         "device_hours": round(devices * fitted.seconds / 3600, 6),
         "flops": 6.0 * fitted.parameters * fitted.tokens,

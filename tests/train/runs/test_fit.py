@@ -18,6 +18,7 @@ from train.errors import TrainingError
 from train.model_folder import end_tokens, load_model, load_tokenizer
 from train.recipes.base import Rows
 from train.recipes.settings import Recipe, RecipeSpec, shipped_recipe
+from train.runs.curves import read_metrics
 from train.runs.fit import FitResult, fit
 from train.runs.rows import Masker
 from trajectory.documents.document import merge
@@ -94,8 +95,14 @@ def test_resume_in_the_middle_of_an_epoch_gives_what_no_interruption_gives(
     # What a kill after step 3 leaves: the checkpoint, no later one and no model.
     kept = Path("checkpoints") / "checkpoint-3"
     shutil.copytree(tmp_path / "whole" / kept, tmp_path / "cut" / kept)
+    told = (
+        '{"step": 3, "loss": 1.0, "seconds": 100.0}\n{"step": 4, "loss": 1.0, "seconds": 900.0}\n'
+    )
+    (tmp_path / "cut" / "metrics.jsonl").write_text(told)
     resumed = fit(used, base=tiny_model, make_rows=rows, out=tmp_path / "cut", resume=True)
     assert (resumed.steps, weights(resumed)) == (whole.steps, weights(whole))
+    assert 100 < resumed.seconds < 900, "with what it took up to the checkpoint"
+    assert 100 < read_metrics(tmp_path / "cut" / "metrics.jsonl")[-1]["seconds"] < 900
 
 
 def test_resume_passes_over_a_checkpoint_that_was_cut_off(tiny_model: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from train.recipes.settings import Recipe, shipped_recipe
 from train.registry.lineage import lineage_of_exchange, lineage_of_model, lineage_of_step
 from train.registry.versions import ModelRegistry, ModelVersion, weights_hash
 from train.runs.curves import read_metrics
+from train.runs.fit import FitMeasurements
 from train.runs.plan import plan_training
-from train.runs.run import RunFolders, RunResult, run_training
+from train.runs.run import RunFolders, RunResult, cost_of, run_training
 from train.substrate.manifest import SubstrateManifest
 from trajectory.documents.document import merge
 from trajectory.errors import ConfigurationError
@@ -226,6 +228,14 @@ def test_a_version_names_the_registered_one_that_it_began_with(
     second, _ = run(lake, substrate, first.model.path, tmp_path, few)
     assert second.manifest["base"] == "shop@0001"
     assert lineage_of_model(lake, "shop", "0002").ancestors == ("shop@0001",)
+
+
+def test_a_run_on_several_machines_costs_the_time_of_all_their_gpus() -> None:
+    took = FitMeasurements(10, 3600.0, 1000, 1.0, 1.0, "cuda:0", 7)
+    several = recipe(launch={"processes": 16, "machines": 2, "address": "10.0.0.1:29500"}).spec
+    assert cost_of(several, took) == {"device_hours": 16.0, "flops": 42_000.0}
+    assert cost_of(recipe().spec, took)["device_hours"] == 1.0
+    assert cost_of(several, replace(took, device="cpu"))["device_hours"] == 1.0
 
 
 def test_a_refused_reward_model_teaches_no_other(

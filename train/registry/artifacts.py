@@ -383,14 +383,26 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             "reason": reason,
             "actor": actor,
         }
-        self._intervene(one, row)  # first: a row that is missing is noticed
+        self._intervene(row)  # first: a row that is missing is noticed
         self._source.append_rows("artifacts", [row])
 
-    def _intervene(self, one: ArtifactVersion, row: Mapping[str, Any]) -> None:
+    def _record_removed(self, name: str, version: str, entry: HistoryEntry) -> None:
+        found = self._source.query(
+            "SELECT * FROM artifacts_latest WHERE name = ? AND version = ?",
+            parameters=[name, version],
+        )
+        now = {"recorded_at": datetime.now(UTC), "status": "retired"}
+        for row in found.to_pylist():
+            fresh = {**row, **now, "reason": entry.reason, "actor": entry.actor}
+            self._intervene(fresh)
+            self._source.append_rows("artifacts", [fresh])
+
+    def _intervene(self, row: Mapping[str, Any]) -> None:
         """Note a trial's beginning and its end, and a change of what is live, as interventions."""
         if row["actor"] is None:  # registered, or an erasure took something out: nothing moved
             return
-        name = f"a-{one.label}"
+        label = f"{row['name']}@{row['version']}"
+        name = f"a-{label}"
         found = self._source.query(_INTERVENTION, parameters={"id": name}).to_pylist()
         begun = found[0]["begun_at"] if found and found[0]["status"] == "begun" else None
         if row["status"] not in ("canary", "live") and begun is None:
@@ -400,7 +412,7 @@ class ArtifactRegistry(Registry[ArtifactVersion]):
             "recorded_at": row["recorded_at"],
             "decision_id": row["decision_id"] or "",
             "surface": _SURFACES.get(row["surface"], row["surface"]),
-            "subject": f"artifact {one.label}",
+            "subject": f"artifact {label}",
             "status": "begun" if row["status"] == "canary" else "ended",
             "begun_at": begun or row["recorded_at"],
             "ended_at": None if row["status"] == "canary" else row["recorded_at"],

@@ -76,6 +76,10 @@ class VersionFolders[V: RegisteredVersion](ABC):
         """Write a version's status into the lake."""
 
     @abstractmethod
+    def _record_removed(self, name: str, version: str, entry: HistoryEntry) -> None:
+        """Write into the lake that a version whose folder was removed serves nobody any more."""
+
+    @abstractmethod
     def _recorded(self, name: str) -> Mapping[str, str]:
         """Return the status of each version of a name, as the lake knows it."""
 

@@ -167,9 +167,12 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
         )
         entry = _entry(f"try_{trial}", version, before, actor, override)
         self._change(wanted.name, fresh, entry)
-        left = None if before in (None, version) else self._found(name, str(before))
-        if left is not None:
-            self._record(left, status=left.status, actor=actor)
+        if before is not None and before != version:
+            left = self._found(name, before)
+            if left is None:
+                self._record_removed(name, before, entry)
+            else:
+                self._record(left, status=left.status, actor=actor)
         return self._noted(wanted, entry)
 
     def end_trial(
@@ -204,7 +207,9 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
             share = None if trial == "canary" else pointer.share
             self._change(name, replace(pointer, trials=left, share=share), entry)
             ended = self._found(name, version)
-            if ended is not None:
+            if ended is None:
+                self._record_removed(name, version, entry)
+            else:
                 self._noted(ended, entry)
             return f"{name}@{version}"
 
@@ -292,6 +297,8 @@ class Registry[V: RegisteredVersion](VersionFolders[V]):
         self._change(wanted.name, fresh, entry)
         if serving is not None:
             self._record(serving, status="retired", reason=reason, actor=actor)
+        elif previous is not None:
+            self._record_removed(wanted.name, previous, entry)
         return self._noted(wanted, entry)
 
     def _change(self, name: str, pointer: Pointer, entry: HistoryEntry) -> None:

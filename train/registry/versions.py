@@ -17,7 +17,7 @@ from train.errors import GateRefusedError, StaleSubstrateError
 from train.registry.folders import RegisteredVersion
 from train.registry.lineage import removed_version
 from train.registry.model_card import bill_of_materials, model_card
-from train.registry.pointer import read_pointer
+from train.registry.pointer import HistoryEntry, read_pointer
 from train.registry.registry import AuditHook, Registry
 from train.runs.order import ORDER
 from train.substrate.selection import lost_items
@@ -307,6 +307,16 @@ class ModelRegistry(Registry[ModelVersion]):
             "actor": actor,
         }
         self._source.append_rows("models", [row])
+
+    def _record_removed(self, name: str, version: str, entry: HistoryEntry) -> None:
+        if self._source is None:
+            return
+        found = self._source.query(
+            "SELECT * FROM models_latest WHERE name = ? AND version = ?", parameters=[name, version]
+        )
+        now = {"recorded_at": datetime.now(UTC), "status": "retired"}
+        said = {"reason": entry.reason, "actor": entry.actor}
+        self._source.append_rows("models", [row | now | said for row in found.to_pylist()])
 
 
 def weights_hash(folder: Path) -> str:

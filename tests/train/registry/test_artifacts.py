@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -199,6 +200,20 @@ def test_trials_and_changes_of_what_is_live_are_interventions(
     sql = "FROM interventions_latest WHERE subject = 'artifact refunds@0002'"
     (after,) = lake.query(sql).to_pylist()
     assert (after["begun_at"], after["decision_id"]) == (before["begun_at"], "d1")
+
+
+def test_a_canary_whose_folder_was_removed_is_under_way_no_more(
+    registry: ArtifactRegistry, lake: Lake
+) -> None:
+    for text in ("Be brief.", "Be kind."):
+        one = registry.register(document(harness={"append": text}), actor="jo")
+    registry.promote("refunds", "0001", actor="jo")
+    registry.try_out("refunds", "0002", "canary", actor="jo")
+    shutil.rmtree(one.path)
+    registry.end_trial("refunds", "canary", actor="jo", reason="gone")
+    assert lake.query("FROM interventions_latest WHERE status = 'begun'").to_pylist() == []
+    (row,) = lake.query("FROM artifacts_latest WHERE version = '0002'").to_pylist()
+    assert (row["status"], row["reason"]) == ("retired", "gone")
 
 
 def withdraw_evolve(lake: Lake, subject: str) -> None:

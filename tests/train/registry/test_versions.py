@@ -570,6 +570,29 @@ def test_a_trial_ends_after_its_folder_was_removed(tmp_path: Path) -> None:
     assert told[-1] == "shop@0002"
 
 
+@pytest.mark.parametrize("by", ["end", "another trial", "promotion"])
+def test_the_lake_hears_that_a_removed_version_serves_nobody_any_more(
+    tmp_path: Path, by: str
+) -> None:
+    """Else the guard for changes on trial would forbid every later one."""
+    lake = lake_of(tmp_path / "lake", Session(1))
+    registry = ModelRegistry(tmp_path / "models", source=lake)
+    for weights in (b"one", b"two", b"three"):
+        registered(registry, tmp_path, weights)
+    registry.promote("shop", "0001", actor="ann")
+    gone = "0001" if by == "promotion" else "0002"
+    registry.try_out("shop", "0002", "canary", actor="ann")
+    shutil.rmtree(tmp_path / "models" / "shop" / gone)
+    if by == "end":
+        registry.end_trial("shop", "canary", actor="ann", reason="removed")
+    elif by == "another trial":
+        registry.try_out("shop", "0003", "canary", actor="ann")
+    else:
+        registry.promote("shop", "0003", actor="ann")
+    latest = lake.query("SELECT version, status FROM models_latest").to_pylist()
+    assert {row["version"]: row["status"] for row in latest}[gone] == "retired"
+
+
 def test_a_new_version_never_takes_the_place_of_a_removed_one_that_serves(tmp_path: Path) -> None:
     registry = ModelRegistry(tmp_path / "models")
     for weights in (b"one", b"two"):

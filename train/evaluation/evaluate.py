@@ -244,8 +244,8 @@ def compare(
     return Comparison(
         tasks=whole.tasks,
         attempts=len(base),
-        base=wilson(sum(r.success for r in base), len(base), confidence),
-        candidate=wilson(sum(r.success for r in candidate), len(base), confidence),
+        base=wilson(whole.base * whole.tasks, whole.tasks, confidence),
+        candidate=wilson(whole.candidate * whole.tasks, whole.tasks, confidence),
         gain=whole.gain,
         reward_gain=paired_gain(_by_task(base, rewards), confidence=confidence),
         slices=slices,

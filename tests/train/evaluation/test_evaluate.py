@@ -148,6 +148,7 @@ def test_attempts_at_one_task_are_not_independent(tmp_path: Path) -> None:
     assert copied.tasks == once.tasks == 10
     assert copied.gain.method == "paired-t"
     assert copied.gain.high - copied.gain.low > 0.4
+    assert (copied.base, copied.candidate) == (once.base, once.candidate)
 
 
 def test_what_is_unknown_is_counted_for_both(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class Item:
     (empty for none) and those of its system prompts. A prompt may name the time, tools may change."""
     context_step_ids: tuple[str, ...] = ()
     """Steps that the conversation goes on from and that are not learned here."""
+    first_said: int = 0
+    """Index in ``message_ids`` of the first message that the agent said, whether or not it is learned here."""
 
     @property
     def task(self) -> tuple[str, ...]:

@@ -230,11 +230,11 @@ def _frame(scored: Sequence[ScoredItem]) -> pl.DataFrame:
 _QUESTION = pl.concat_str(
     "tenant_id",
     pl.col("message_ids")
-    .list.slice(pl.col("leading"), (pl.col("trained").list.first() - pl.col("leading")).clip(0))
+    .list.slice(pl.col("leading"), (pl.col("first_said") - pl.col("leading")).clip(0))
     .list.join(" "),
     separator=" ",
 ).alias("question")
-"""What the model was asked; a system prompt that names the time makes no other question of it."""
+"""What the agent was asked first; a system prompt that names the time makes no other question of it."""
 
 
 def _capped(frame: pl.DataFrame, spec: SubstrateSpec, left_out: Counter[str]) -> pl.DataFrame:

@@ -183,6 +183,7 @@ def _item(
         tools_id=places[0][1].tools_id,
         frames=frames if len(set(frames)) > 1 else (),
         context_step_ids=_context_steps([speaker for _, speaker in places], by_id),
+        first_said=next(at for at, (_, speaker) in enumerate(talk.spoken) if speaker is not None),
     )
 
 

@@ -38,6 +38,7 @@ ITEM_SCHEMA = pa.schema(
         pa.field("tools_id", pa.string()),
         pa.field("frames", pa.list_(pa.list_(pa.string())), nullable=False),
         pa.field("context_step_ids", pa.list_(pa.string()), nullable=False),
+        pa.field("first_said", pa.int32(), nullable=False),
         pa.field("split", pa.string(), nullable=False),
         pa.field("reward", pa.float64(), nullable=False),
         pa.field("rewarded", pa.bool_(), nullable=False),

@@ -165,6 +165,15 @@ def test_question_that_is_held_out_is_not_learned(tmp_path: Path) -> None:
     assert manifest.left_out_items["contaminated"] + manifest.counts["holdout"] == 40
 
 
+def test_what_goes_on_after_an_answer_is_asked_the_same_first_question(tmp_path: Path) -> None:
+    """What is learned may begin in the middle of an attempt at a task that is held out."""
+    alike = [Session(n, group=f"g{n}", question="What does one lamp cost?") for n in range(40)]
+    lake = lake_of(tmp_path / "lake", *alike)
+    manifest = build(lake, tmp_path / "out", where="step_index = 1", split={"holdout": 0.3})
+    assert 0 < manifest.counts["holdout"] < 40
+    assert manifest.counts["train"] == 0
+
+
 def test_caps_are_counted_and_seeded(tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", *(Session(n, group=f"g{n % 3}") for n in range(30)))
     chosen = [

@@ -56,6 +56,7 @@ def test_an_item_names_the_steps_that_it_goes_on_from() -> None:
     assert found == {("s0", "s3"): (), ("s1", "s2"): ("s0",)}
     (rest,) = walk([replace(CHAIN[0], refusal="where"), *CHAIN[1:]]).items
     assert (rest.step_ids, rest.context_step_ids) == (("s1", "s2"), ("s0",))
+    assert (rest.trained, rest.first_said) == ((4, 6), 2), "it was asked before its first answer"
 
 
 def test_rewritten_history_gives_each_answer_its_own_context() -> None:

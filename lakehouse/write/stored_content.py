@@ -344,12 +344,17 @@ SELECT DISTINCT name, trajectory_id FROM (
     SELECT group_id, trajectory_id FROM steps WHERE tenant_id = $tenant
 ) WHERE name IN (SELECT unnest($names::VARCHAR[]))
 """
+_STATE_OF_CASE = (
+    "QUALIFY row_number() OVER "
+    "(PARTITION BY quarantine_id ORDER BY status = 'held', recorded_at DESC, status) = 1"
+)
+"""A case that was closed is held no more, whatever the clock said: one that is held again is another case."""
 _UNANSWERED = f"""
 SELECT exchange_id, trajectory_id, started_at, status,
        json_extract_string(detail, '$.released_as') AS released_as
 FROM quarantine WHERE tenant_id = $tenant AND reason = '{AWAITS_ANSWER}'
 AND trajectory_id IN (SELECT unnest($names::VARCHAR[]))
-QUALIFY row_number() OVER (PARTITION BY quarantine_id ORDER BY recorded_at DESC, status) = 1
+{_STATE_OF_CASE}
 ORDER BY started_at, exchange_id
 """  # noqa: S608
 _AWAITING = f"""
@@ -360,15 +365,15 @@ SELECT step_id, trajectory_id, started_at FROM (
 ) WHERE decision = 'quarantine'
 AND len(list_filter(reasons, lambda one: starts_with(one, '{AWAITS_USER}'))) > 0
 """  # noqa: S608
-_HELD = """
+_HELD = f"""
 SELECT exchange_id, part_of, step_id, trajectory_id, status,
        json_extract_string(detail, '$.released_as') AS released_as
 FROM quarantine WHERE tenant_id = $tenant AND step_id IS NOT NULL AND (
     step_id IN (SELECT unnest($names::VARCHAR[])) OR trajectory_id IN (SELECT unnest($names::VARCHAR[]))
 )
-QUALIFY row_number() OVER (PARTITION BY quarantine_id ORDER BY recorded_at DESC, status) = 1
+{_STATE_OF_CASE}
 ORDER BY started_at, exchange_id
-"""
+"""  # noqa: S608
 _LEDGER = _rows_of("exchanges", "exchange_id", "disposition, step_id")
 _DROPPED = """
 SELECT exchange_id AS name FROM quarantine

@@ -1,9 +1,10 @@
 -- What may be used: the decision that holds, consent taken back, quarantine, expiry.
 
+-- A case that was closed is held no more, whatever the clock said: what is held again is another case.
 CREATE OR REPLACE VIEW quarantined AS
 SELECT * FROM quarantine
 QUALIFY row_number() OVER (
-    PARTITION BY tenant_id, quarantine_id ORDER BY recorded_at DESC, status
+    PARTITION BY tenant_id, quarantine_id ORDER BY status = 'held', recorded_at DESC, status
 ) = 1;
 COMMENT ON VIEW quarantined IS 'The present state of each quarantine case';
 

@@ -159,3 +159,20 @@ def test_a_call_counts_as_held_until_it_is_dropped_or_judged_again(tmp_path: Pat
     lake.append(GovernedBatch(exchanges=(judged,)), app_id="a", version=0)
     del held["s4"]
     assert known.held("acme", ["t1"]) == {"t1": held}
+
+
+@pytest.mark.parametrize("status", ["released", "dropped"])
+def test_a_case_that_was_held_while_the_clock_was_ahead_is_closed_all_the_same(
+    tmp_path: Path, status: str
+) -> None:
+    lake = Lake.open(str(tmp_path))
+    known, reason = lake.known_content(), {"reason": "consent:awaits-answer"}
+    ahead = make.NOON + timedelta(days=900)
+    detail = '{"released_as": "y"}' if status == "released" else "{}"
+    closed = case("s1", status, detail=detail, **reason)
+    lake.append_rows("quarantine", [case("s1", "held", recorded_at=ahead, **reason), closed])
+    assert lake.query("SELECT status FROM quarantined")["status"].to_pylist() == [status]
+    on_its_way = {"s1": {"s1": ""}} if status == "released" else {}
+    assert known.held("acme", ["s1"]) == on_its_way
+    (waits,) = known.unanswered("acme", ["t1"])["t1"]
+    assert waits.is_given_up == (status == "dropped")

@@ -20,7 +20,7 @@ from headrace.services.consent import pseudonyms_of, record_consent
 from headrace.services.erasure import ErasureRequest, check_names, erasure_of, preview
 from headrace.services.four_eyes import ask
 from headrace.services.request_store import APPROVED, ActRequest
-from headrace.services.substrates import mark_stale_substrates
+from headrace.services.substrates import mark_stale_substrates, note_stale_serving
 from proxy.clients.keys import PURPOSES
 from trajectory.errors import ConfigurationError, IntegrityError
 
@@ -85,7 +85,9 @@ def _person(asked: PageRequest) -> Mapping[str, Any]:
             record_consent(
                 running, tenant, subject, chosen, granted=granted, actor=actor, reference=reference
             )
-            stale = None if granted else mark_stale_substrates(running)
+            if not granted:
+                stale = mark_stale_substrates(running)
+                note_stale_serving(running, actor)
         case "erase":
             made = _erase(asked, ErasureRequest(tenant, [subject], asked.user.name, reference))
         case "preview":

@@ -102,11 +102,16 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         trials.write(trial_of("shop", "0001"))
     running.lake.append_rows("runs", [run_of("r0001")])
     PLACES["{approval_id}"] = held_call(running)
-    service = sql_service(running.settings, running.home, running.secrets, running.lake)
-    sessions = SessionStore(running.home.sessions, idle_seconds=600, longest_seconds=3600)
-    made = Console(running, service, sessions, TrustedProxies(ConsoleSettings()))
+    made = console_of(running)
     yield made
     made.close()
+
+
+def console_of(running: AppContext) -> Console:
+    """Return the console of an installation."""
+    service = sql_service(running.settings, running.home, running.secrets, running.lake)
+    sessions = SessionStore(running.home.sessions, idle_seconds=600, longest_seconds=3600)
+    return Console(running, service, sessions, TrustedProxies(ConsoleSettings()))
 
 
 def model_of(running: AppContext, *, passed: bool = True) -> str:

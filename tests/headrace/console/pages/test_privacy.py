@@ -1,9 +1,16 @@
 """Privacy: consent of one person, in no URL and under no name; certificates and the audit log, verified."""
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from headrace.app.context import AppContext
 from headrace.console.page import Console
-from tests.headrace.console.conftest import SAME, client_of
+from tests.headrace.console.conftest import SAME, client_of, console_of
+from tests.train.registry.test_versions import learned_from
+from tests.train.substrate.test_build import withdraw
 
 MAIL = "jo.marsh@example.org"
 
@@ -29,6 +36,21 @@ def test_consent_is_recorded_under_a_pseudonym_and_in_the_name_of_who_did(consol
     assert send(console, do="grant", subject=MAIL)[0] == 400, "no purpose was chosen"
     assert send(console, do="show", subject="*")[0] == 400
     assert send(console, tenant="*", do="show", subject=MAIL)[0] == 400, "whose data?"
+
+
+def test_a_withdrawal_notes_in_the_audit_log_what_serves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The models rest on what another person took back a moment ago; any withdrawal tells of them."""
+    monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
+    _, lake = learned_from(tmp_path, 1, 2)
+    withdraw(lake, "b2:subject-2")
+    running = AppContext(tmp_path, debug=False)
+    running.home.create()
+    with closing(console_of(running)) as console:
+        assert send(console, do="withdraw", subject=MAIL, eval="1")[0] == 200
+    noted = [(one.actor, one.action, one.subject) for one in running.audit.entries()]
+    assert ("petra", "model.stale", "shop@0002") in noted
 
 
 def test_an_erasure_is_looked_at_and_nothing_goes(console: Console) -> None:

@@ -10,6 +10,7 @@ encrypted, values inside token ids (they need the tokenizer), values split over 
 import base64
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -23,6 +24,7 @@ from urllib.parse import quote, quote_plus
 import ahocorasick
 
 from lakehouse.maintenance.unpack import Piece, pieces
+from lakehouse.read.spill import SCANNED
 from lakehouse.storage.location import Location
 from lakehouse.storage.stores import BLOCK
 from trajectory.errors import ConfigurationError
@@ -167,7 +169,7 @@ def _itself(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _fetched(files: Any, path: str) -> Iterator[Path]:
-    with TemporaryDirectory(prefix="headrace-scan-") as scratch:
+    with TemporaryDirectory(prefix=f"{SCANNED}{os.getpid()}-") as scratch:
         copy = Path(scratch) / "object"
         with files.open_input_stream(path) as source, copy.open("wb") as target:
             while block := source.read(BLOCK):

@@ -18,6 +18,8 @@ from trajectory.files import is_left
 _IN_LAKE, _ELSEWHERE = "_spill-", "headrace-spill-"
 COPIES = "headrace-compact-"
 """How the folders begin that copies of a store's files are sorted in; their process follows."""
+SCANNED = "headrace-scan-"
+"""How those begin that hold an object while it is searched."""
 
 
 def spill_folder(location: Location) -> Path:
@@ -46,7 +48,7 @@ def sweep_spills(location: Location) -> int:
     folder = location.folder if location.is_local else Path(tempfile.gettempdir())
     left = [
         path
-        for start in ((_IN_LAKE,) if location.is_local else (_ELSEWHERE, COPIES))
+        for start in ((_IN_LAKE,) if location.is_local else (_ELSEWHERE, COPIES, SCANNED))
         for path in folder.glob(f"{start}*")
         if (process := path.name.removeprefix(start).split("-")[0]).isdecimal()
         and is_left(path, int(process))

@@ -7,8 +7,12 @@ import io
 import json
 import lzma
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -25,6 +29,8 @@ from hypothesis import strategies as st
 from governance.records import GovernedBatch
 from lakehouse.lake import Lake
 from lakehouse.maintenance.scan import scan
+from lakehouse.read.spill import sweep_spills
+from lakehouse.storage.location import Location
 from tests.lakehouse import make
 from tests.lakehouse.scans import scan_values
 from trajectory.errors import ConfigurationError
@@ -221,6 +227,26 @@ def test_a_value_in_a_real_lake_is_found(tmp_path: Path) -> None:
     lake.append(GovernedBatch(messages=(said,)), app_id="a", version=0)
     hits = scan_values([tmp_path], [VALUE])
     assert "parquet:parts" in {hit.where for hit in hits}
+
+
+def test_the_copy_that_a_killed_search_of_a_store_left_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "object").write_text(VALUE)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    killed = (
+        "import os, signal, sys\nfrom pyarrow.fs import LocalFileSystem\n"
+        "from lakehouse.maintenance.scan import _fetched\n"
+        "with _fetched(LocalFileSystem(), sys.argv[1]):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", killed, str(tmp_path / "object")]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert scan_values([temporary], [VALUE])
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    assert sweep_spills(Location.parse("s3://bucket/lake")) == 1
+    assert list(temporary.iterdir()) == []
 
 
 def test_hits_never_repeat_the_value(tmp_path: Path) -> None:

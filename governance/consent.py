@@ -58,6 +58,10 @@ class ConsentLookup(Protocol):
         """
         ...
 
+    def erased_with(self, tenant_id: str, trajectories: Collection[str]) -> tuple[str, ...]:
+        """Return the erased subjects with whom these trajectories went."""
+        ...
+
     def refresh(self) -> None:
         """Learn what was recorded meanwhile; governance asks for it before each batch."""
         ...
@@ -87,10 +91,18 @@ class MemoryConsents:
         self,
         entries: Sequence[ConsentEntry] = (),
         erasures: Mapping[tuple[str, str], datetime] | None = None,
+        went: Mapping[tuple[str, str], Sequence[str]] | None = None,
     ) -> None:
-        """Start with ``entries``, and with the moment of erasures by tenant and subject or trajectory."""
+        """Start with what is known.
+
+        Args:
+            entries: grants and withdrawals.
+            erasures: the moment of each erasure, by tenant and subject or trajectory.
+            went: with whom trajectories went, by tenant and trajectory.
+        """
         self._entries = list(entries)
         self._erasures = dict(erasures or {})
+        self._went = dict(went or {})
 
     def add(self, entry: ConsentEntry) -> None:
         """Append a grant or withdrawal."""
@@ -105,6 +117,10 @@ class MemoryConsents:
         """See :class:`ConsentLookup`."""
         return last_erasure(self._erasures, tenant_id, names)
 
+    def erased_with(self, tenant_id: str, trajectories: Collection[str]) -> tuple[str, ...]:
+        """See :class:`ConsentLookup`."""
+        return went_with(self._went, tenant_id, trajectories)
+
     def refresh(self) -> None:
         """See :class:`ConsentLookup`; what was added is known at once."""
 
@@ -115,6 +131,14 @@ def last_erasure(
     """Return the latest erasure of these subjects and trajectories."""
     found = (erasures.get((tenant_id, name)) for name in names)
     return max((moment for moment in found if moment is not None), default=None)
+
+
+def went_with(
+    went: Mapping[tuple[str, str], Sequence[str]], tenant_id: str, trajectories: Collection[str]
+) -> tuple[str, ...]:
+    """Return with whom these trajectories went, each once."""
+    found = (went.get((tenant_id, name), ()) for name in trajectories)
+    return tuple(dict.fromkeys(subject for some in found for subject in some))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from governance.consent import EVERY_SUBJECT, ConsentEntry, last_erasure
+from governance.consent import EVERY_SUBJECT, ConsentEntry, last_erasure, went_with
 
 if TYPE_CHECKING:
     from lakehouse.read.conversations import RunSql
@@ -25,6 +25,12 @@ UNION ALL
 SELECT tenant_id, name, max(moment) FROM begun GROUP BY ALL
 """
 """When people asked to be erased, and when the trajectories that concerned them went."""
+_WENT = """
+SELECT DISTINCT tenant_id, subject,
+       unnest(json_extract_string(report, '$.reach.trajectories[*]')) AS trajectory_id
+FROM erasures WHERE status = 'begun' ORDER BY ALL
+"""
+"""With whom trajectories went: an erasure that begins says it of each of its people."""
 
 
 class LakeConsents:
@@ -39,6 +45,7 @@ class LakeConsents:
         self._files: tuple[tuple[str, ...], ...] | None = None
         self._entries: dict[tuple[str, str], list[ConsentEntry]] = {}
         self._erasures: dict[tuple[str, str], datetime] = {}
+        self._went: dict[tuple[str, str], list[str]] = {}
         self._lock = threading.Lock()
 
     def entries(self, tenant_id: str, subjects: Collection[str]) -> Sequence[ConsentEntry]:
@@ -59,6 +66,13 @@ class LakeConsents:
         with self._lock:
             return last_erasure(self._erasures, tenant_id, names)
 
+    def erased_with(self, tenant_id: str, trajectories: Collection[str]) -> tuple[str, ...]:
+        """Return the erased subjects with whom these trajectories went."""
+        if self._files is None:
+            self.refresh()
+        with self._lock:
+            return went_with(self._went, tenant_id, trajectories)
+
     def refresh(self) -> None:
         """See what was granted or withdrawn since, and who asked to be erased."""
         with self._lock:
@@ -74,4 +88,8 @@ class LakeConsents:
             entries.setdefault((row["tenant_id"], row["subject"]), []).append(ConsentEntry(**row))
         asked = self._query(_ERASED, None).to_pylist()
         self._erasures = {(row["tenant_id"], row["name"]): row["moment"] for row in asked}
+        went: dict[tuple[str, str], list[str]] = {}
+        for row in self._query(_WENT, None).to_pylist():
+            went.setdefault((row["tenant_id"], row["trajectory_id"]), []).append(row["subject"])
+        self._went = went
         self._entries, self._files = entries, files

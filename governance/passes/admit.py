@@ -85,7 +85,7 @@ class Admissions:
         self._now = now
         self._live = live or {}
         self._handed_on: dict[str, tuple[str, ...]] = {}
-        """Whom other sessions concerned that a call stands on, by its step."""
+        """Whom a call concerns by what it goes on from, by its step."""
         self._joined: dict[tuple[str, str], set[str]] = defaultdict(set)
         for one in corrections:
             self._joined[one.tenant_id, one.trajectory_id].add(one.stored_trajectory_id)
@@ -98,7 +98,8 @@ class Admissions:
         """Admit calls before anybody looks at their content.
 
         What a conversation loses, by a header or with a person in it, stays away from its later calls. A session
-        that stands on another one is about the people of that one, too.
+        that stands on another one is about the people of that one, too, and what goes on from an erased conversation
+        is about those who were erased with it.
         """
         result = AdmittedBatch[AdmittedCall]([], [])
         withheld = self._withheld_before(placed)
@@ -297,10 +298,12 @@ class Admissions:
         placed: PlacedCall,
         people: Mapping[tuple[str, str], Sequence[tuple[datetime, tuple[str, ...]]]],
     ) -> None:
-        """Note whom the session that a call stands on concerned before it."""
+        """Note whom the session that a call stands on concerned before it, and with whom went what it goes on."""
         exchange = placed.call.exchange
-        before = people.get((exchange.client.tenant_id, placed.source_trajectory_id or ""), ())
-        named = (one for at, some in before if at <= exchange.started_at for one in some)
+        tenant = exchange.client.tenant_id
+        before = people.get((tenant, placed.source_trajectory_id or ""), ())
+        named = [one for at, some in before if at <= exchange.started_at for one in some]
+        named += self._consents.erased_with(tenant, self._gone_on(placed))
         if whom := tuple(dict.fromkeys(named)):
             self._handed_on[placed.step_id] = whom
 

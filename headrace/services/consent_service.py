@@ -131,6 +131,10 @@ class ServiceConsents:
         """Return what the registry knows of erasures."""
         return self._registry.erased_at(tenant_id, names)
 
+    def erased_with(self, tenant_id: str, trajectories: Collection[str]) -> tuple[str, ...]:
+        """Return what the registry knows of erasures."""
+        return self._registry.erased_with(tenant_id, trajectories)
+
     def refresh(self) -> None:
         """See what the registry holds now; a batch begins."""
         self._registry.refresh()

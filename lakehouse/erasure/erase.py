@@ -6,7 +6,7 @@ substrates that held a step become stale, and every model trained on them is nam
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -115,7 +115,8 @@ def erase_subject(
         )
     removal_id = f"erasure-{uuid4().hex}"
     if not dry_run:
-        _record(lake, tenant, subjects, removal_id, "requested", reference, {})
+        asked: dict[str, dict[str, Any]] = {one: {} for one in subjects}
+        _record(lake, tenant, asked, removal_id, "requested", reference)
     with lake.lease(alone=not dry_run), _explained():
         lake.recover()
         concerned = _concerned(lake, tenant, subjects)
@@ -124,8 +125,8 @@ def erase_subject(
         feedback = {tenant: _wide_feedback(lake, tenant, names, holds)}
         unfinished = _unfinished(lake, tenant, subjects, removal_id)
         if names and not dry_run:  # first: what goes tells whom its later calls belong to
-            begun = {"reach": {"trajectories": names}}
-            _record(lake, tenant, subjects, removal_id, "begun", reference, begun)
+            begun = _going_with(subjects, concerned, names)
+            _record(lake, tenant, begun, removal_id, "begun", reference)
         report = _remove(
             lake, {tenant: names}, feedback, removal_id, len(held), dry_run, progress,
             earlier=[*unfinished], everywhere=True,
@@ -135,9 +136,11 @@ def erase_subject(
     if not dry_run:
         if finish is not None:
             report = replace(report, held_subjects=tuple(finish(report)))
-        _record(lake, tenant, subjects, removal_id, "done", reference, asdict(report))
+        done = dict.fromkeys(subjects, asdict(report))
+        _record(lake, tenant, done, removal_id, "done", reference)
         for name, people in ended.items():
-            _record(lake, tenant, people, name, "done", None, {"ended_by": removal_id})
+            told: dict[str, dict[str, Any]] = {one: {"ended_by": removal_id} for one in people}
+            _record(lake, tenant, told, name, "done", None)
     return report
 
 
@@ -341,6 +344,22 @@ def _subjects_in(
     return tuple(sorted(found))
 
 
+def _going_with(
+    subjects: Sequence[str], concerned: Sequence[dict[str, Any]], names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return for each person which of the trajectories that go concern them.
+
+    What goes because it belongs together with others is told of all.
+    """
+    own = {(row["subject"], row["trajectory_id"]) for row in concerned}
+    known = {trajectory for _, trajectory in own}
+    going = {
+        subject: [name for name in names if (subject, name) in own or name not in known]
+        for subject in subjects
+    }
+    return {subject: {"reach": {"trajectories": some}} for subject, some in going.items()}
+
+
 def _remove(
     lake: "Lake",
     going: dict[str, list[str]],
@@ -401,12 +420,12 @@ def _mark_stale(lake: "Lake", reach: DownstreamData, removal_id: str) -> None:
 def _record(
     lake: "Lake",
     tenant: str,
-    subjects: Sequence[str],
+    reports: Mapping[str, dict[str, Any]],
     removal_id: str,
     status: str,
     reference: str | None,
-    report: dict[str, Any],
 ) -> None:
+    """Write down a state of an erasure, with what is told of each of its people."""
     lake.append_rows(
         "erasures",
         [
@@ -419,6 +438,6 @@ def _record(
                 "reference": reference,
                 "report": canonical_json(report).decode(),
             }
-            for subject in subjects
+            for subject, report in reports.items()
         ],
     )

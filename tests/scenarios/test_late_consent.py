@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -197,3 +198,40 @@ def test_a_withdrawal_reaches_what_was_handed_on_to_other_sessions(
     assert run(["consent", "withdraw", PERSON, "--tenant", "acme", "--purpose", "eval"]) == 0
     capsys.readouterr()
     assert purposes(house) == [*[{*ALL} - {"eval"}] * 4, {*ALL}]
+
+
+def made_now(one: Exchange) -> Exchange:
+    at = datetime.now(UTC)
+    return replace(one, started_at=at, first_byte_at=at, ended_at=at)
+
+
+def refusals(house: PlantedInstallation) -> list[str | None]:
+    """Return why each stored step may not be used, in the order of time."""
+    rows = Lake.open(str(house.home.lake)).query(
+        "SELECT p.refusal FROM steps s JOIN permissions p USING (tenant_id, step_id) ORDER BY s.started_at"
+    )
+    found: list[str | None] = rows["refusal"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("how", ["the same session", "history", "sub-agent"])
+def test_what_goes_on_after_an_erasure_from_the_erased_conversation_is_the_erased_persons(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """The agent still holds the person's words, and sends them again under nobody's name."""
+    house.govern(call(2, said("Refund me."), user=PERSON), call(3, said("Hello."), session="s9"))
+    erase = ["erase", PERSON, "--tenant", "acme", "--yes", "--json"]
+    assert run(erase) == 0
+    capsys.readouterr()
+    session = "s1" if how == "the same session" else "s2"
+    first = call(4, gone_on("Refund me."), session=session)
+    later = first if how == "the same session" else handed_on(4, how)
+    assert house.govern(made_now(later)) == {"stored": 1}
+    zebras = call(5, said("The zebras are sent."), session=session)
+    beside = call(6, said("And me?"), session="s9")
+    assert house.govern(made_now(zebras), made_now(beside)) == {"stored": 2}
+    assert refusals(house) == [None, "erased", "erased", None]
+    assert run(erase) == 0
+    assert json.loads(capsys.readouterr().out)["rows"]["steps"] == 2
+    assert house.at_rest(["zebras"]) == {}
+    assert refusals(house) == [None, None]

@@ -125,6 +125,14 @@ def test_a_killed_erasure_has_said_which_trajectories_go(
     assert consents.erased_at("acme", ["t2"]) is None
 
 
+def test_it_is_known_with_whom_each_trajectory_went(lake: Lake) -> None:
+    erase_subject(lake, "acme", ["p1", "p1-mail", "p2"])
+    consents = lake.consents()
+    assert consents.erased_with("acme", ["t0"]) == ("p1",)
+    assert consents.erased_with("acme", ["t0", "t1", "t2"]) == ("p1", "p2")
+    assert consents.erased_with("other", ["t0"]) == ()
+
+
 def test_appends_go_on_after_an_erasure(lake: Lake) -> None:
     erase_subject(lake, "acme", ["p1"])
     assert lake.committed_version("a") == 2

@@ -63,6 +63,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
     The governing process runs it by itself, every `govern.maintenance_seconds`.
     """
     from governance.identifiers import Namer
+    from headrace.app.guard import approvals_of
     from headrace.govern.maintenance import maintain_home
     from headrace.govern.spool_expiry import sweep_raw
     from headrace.services.holds import holds_of
@@ -81,6 +82,7 @@ def maintain(context: typer.Context, as_json: JsonOption = False) -> None:
             namer=Namer(running.secrets.derive(b"message")),
             progress=advance,
         )
+    approvals_of(home, running.secrets).expire()
     if done.leap is None:
         sweep_raw(running.settings, home, running.audit)
     else:

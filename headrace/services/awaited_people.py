@@ -156,7 +156,9 @@ class AwaitedPeople:
             file.executemany(sql, rows)
 
     def _open(self) -> sqlite3.Connection:
-        return open_shared(self._path, _SCHEMA, seconds=_LOCK_SECONDS, synchronous="FULL")
+        file = open_shared(self._path, _SCHEMA, seconds=_LOCK_SECONDS, synchronous="FULL")
+        file.execute("PRAGMA secure_delete = ON")  # who is forgotten is gone from the file
+        return file
 
 
 def _bound(step: _Step) -> bytes:

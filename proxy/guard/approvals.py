@@ -229,11 +229,15 @@ class Approvals:
             )
         return rows[0]
 
-    def list(self, status: str = "pending", tenant: str | None = None) -> Sequence[Approval]:
-        """Return rows of a status, or ``all``; the latest first."""
+    def expire(self) -> None:
+        """Let go of what calls say whose time to be decided is over."""
         if self.path.exists():
             with self.writing() as file:
                 self._expire(file, self._clock())
+
+    def list(self, status: str = "pending", tenant: str | None = None) -> Sequence[Approval]:
+        """Return rows of a status, or ``all``; the latest first."""
+        self.expire()
         return self._rows(
             "WHERE (?1 = 'all' OR status = ?1) AND (?2 IS NULL OR tenant = ?2) "
             "ORDER BY created DESC, approval_id",
@@ -279,4 +283,5 @@ class Approvals:
             damage_told(self.path, remedy),
             closing(open_shared(self.path, _SCHEMA, seconds=10.0, synchronous="FULL")) as file,
         ):
+            file.execute("PRAGMA secure_delete = ON")  # what was sealed is gone from the file
             yield file

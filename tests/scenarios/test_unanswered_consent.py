@@ -321,6 +321,8 @@ def test_whom_an_erasure_took_waits_for_no_answer(
     house.govern(within_trace(call(1, "Hello.")))
     house.service.failure = "status"
     house.govern(export(9, of(PERSON, 1, 6)))
+    with closing(sqlite3.connect(house.home.awaited)) as file:
+        ((kept,),) = file.execute("SELECT sealed FROM awaited").fetchall()
     assert run(["erase", PERSON, "--tenant", "acme", "--yes"]) == 0
     capsys.readouterr()
     assert house.rows("SELECT step_id FROM steps") == []
@@ -329,6 +331,8 @@ def test_whom_an_erasure_took_waits_for_no_answer(
     assert house.service.names() == before
     with closing(sqlite3.connect(house.home.awaited)) as file:
         assert file.execute("SELECT count(*) FROM awaited").fetchone() == (0,)
+    beside = house.home.state.glob("awaited.sqlite*")
+    assert not any(kept in path.read_bytes() for path in beside)
 
 
 def test_an_erasure_before_the_user_was_told_needs_no_answer(

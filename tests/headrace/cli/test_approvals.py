@@ -1,6 +1,9 @@
 """``headrace approvals``: what waits, what it says, and what is decided."""
 
 import json
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +69,15 @@ def test_a_full_disk_is_no_fault_of_headrace(
         assert run(["--home", str(home.root), "approvals", "approve", name]) == 3
     assert "check the disk" in capsys.readouterr().err
     assert approvals.get(name).status == "pending"
+
+
+def test_maintenance_lets_go_of_what_nobody_answered(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = load_secrets(home.secrets, create=True).derive(b"approvals")
+    ask(Approvals(home.approvals, key, clock=lambda: time.time() - 86400), 1)
+    assert run(["--home", str(home.root), "lake", "maintain", "--json"]) == 0
+    capsys.readouterr()
+    with closing(sqlite3.connect(home.approvals)) as file:
+        rows = file.execute("SELECT status, sealed FROM approvals").fetchall()
+    assert rows == [("expired", None)]

@@ -54,6 +54,21 @@ def test_a_call_that_waits_is_asked_once(approvals: Approvals) -> None:
     assert [one.tenant for one in approvals.list(tenant="other")] == ["other"]
 
 
+def test_what_nobody_answered_leaves_the_file_once_its_time_is_over(
+    approvals: Approvals, clock: Clock
+) -> None:
+    name = ask(approvals)
+    with closing(sqlite3.connect(approvals.path)) as file:
+        ((sealed,),) = file.execute("SELECT sealed FROM approvals").fetchall()
+    assert sealed in approvals.path.read_bytes()
+    approvals.expire()
+    assert approvals.asked(name) is not None
+    clock.now += 61
+    approvals.expire()
+    assert (approvals.get(name).status, approvals.asked(name)) == ("expired", None)
+    assert not any(sealed in path.read_bytes() for path in approvals.path.parent.iterdir())
+
+
 @pytest.mark.parametrize("approve", [True, False])
 def test_what_cannot_be_audited_is_not_decided(approvals: Approvals, approve: bool) -> None:
     name = ask(approvals)

@@ -43,6 +43,8 @@ class ConsentEntry:
     recorded_at: datetime
     reference: str | None = None
     """Where the proof lies; no personal data."""
+    at_capture: bool = False
+    """Said by a service that is asked when a call is governed: nobody who looks later knows of it."""
 
 
 class ConsentLookup(Protocol):
@@ -190,7 +192,7 @@ def judge_consent(
     granted = _granted(spec, request, grants, latest, reasons)
     refusals: list[str] = []
     by_request = _taken_by_request(spec, request)
-    newly_withheld = frozenset[Purpose]().union(*(taken for taken, _ in by_request))
+    newly_withheld = _said_at_capture(latest).union(*(taken for taken, _ in by_request))
     withheld = request.withheld | newly_withheld
     taking = [*_taken(spec, request, people, latest), *by_request]
     taking += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in withheld]
@@ -284,6 +286,8 @@ def taken_by_people(
     people = [*subjects, *([end_user] if end_user else [])]
     latest = _latest(lookup.entries(tenant_id, people))
     taken = _taken_back(people, latest)
+    lost = _said_at_capture(latest)
+    taken += [({purpose}, CONVERSATION + purpose) for purpose in Purpose if purpose in lost]
     if end_user is not None:
         taken += _not_granted(spec, end_user, latest)
     if _erased_since(lookup, tenant_id, people, captured_at):
@@ -367,6 +371,15 @@ def _taken_back(people: Iterable[str], latest: _Latest) -> list[tuple[set[Purpos
         whose = "tenant" if person == EVERY_SUBJECT else "subject"
         taken += [({purpose}, f"consent:withdrawn:{whose}:{purpose}") for purpose in withdrawn]
     return taken
+
+
+def _said_at_capture(latest: _Latest) -> frozenset[Purpose]:
+    """Return what a consent service refuses; later calls of the conversation may name nobody to ask about."""
+    return frozenset(
+        Purpose(entry.purpose)
+        for entry in latest.values()
+        if entry.at_capture and not entry.granted
+    )
 
 
 def _not_granted(

@@ -130,7 +130,8 @@ class LatePeople:
             taken.append((set(Purpose), reason))
         left, said = {Purpose(one) for one in row.purposes}, list[str]()
         for some, reason in taken:
-            if left & some:
+            lasts = reason.startswith(CONVERSATION) and reason not in row.reasons
+            if left & some or lasts:
                 left -= some
                 said.append(reason)
         is_due = verdict.is_erased and not row.legal_hold

@@ -100,7 +100,13 @@ class ServiceConsents:
         now = datetime.now(UTC)
         entries = tuple(
             ConsentEntry(
-                tenant_id, subject, purpose.value, purpose.value in granted, now, "service"
+                tenant_id,
+                subject,
+                purpose.value,
+                purpose.value in granted,
+                now,
+                "service",
+                at_capture=True,
             )
             for purpose in Purpose
         )

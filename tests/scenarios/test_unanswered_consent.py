@@ -115,6 +115,25 @@ def test_an_answer_about_one_person_is_none_about_another(house: AskingInstallat
     assert house.ledger() == [AWAITS, ("stored", []), ("stored", [])]
 
 
+@pytest.mark.parametrize("parts", [[[1, 2, 3, 4]], [[1], [2, 3, 4]], [[2, 3, 4], [1]]])
+def test_what_the_service_refuses_the_later_calls_of_the_conversation_do_without(
+    house: AskingInstallation, parts: list[list[int]]
+) -> None:
+    """They repeat what that person said, and may name nobody, or somebody else."""
+    house.service.granted[PERSON] = ["debug", "eval"]
+    calls = {
+        1: call(1, "Refund me.", user=PERSON),
+        2: call(2, "The zebras are sent."),
+        3: call(3, "Refund me, too.", user=OTHER),
+        4: call(4, "Where is my lamp?", session="s2"),
+    }
+    for part in parts:
+        house.govern(*(calls[number] for number in part))
+    assert house.usable() == [*[{"debug", "eval"}] * 3, {*ALL}]
+    house.govern(call(5, "And now?"))
+    assert house.usable()[-1] == {"debug", "eval"}
+
+
 def test_a_person_of_whom_the_service_never_speaks_stops_nobody(house: AskingInstallation) -> None:
     house.service.failure = "status"
     house.service.silent_for = {PERSON}
@@ -292,7 +311,7 @@ def test_a_stored_call_whose_user_is_told_late_waits_for_the_answer(
     assert house.ledger()[-1][0] == ("stored" if granted else "left_out")
     first, second, *_ = house.usable()
     assert first == {*granted}
-    assert second == ({*ALL} if granted else set())
+    assert second == {*granted}  # it repeats what that person said
     rows = house.rows("SELECT decision FROM governance ORDER BY started_at, decided_at")
     assert [row["decision"] for row in rows][:3] == ["allow", "quarantine", "allow"]
     asked = house.service.names()

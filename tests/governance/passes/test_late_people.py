@@ -106,6 +106,16 @@ def test_with_nothing_left_the_conversation_obeys_too() -> None:
     assert known.withheld("acme", ["t1"]) == {"t1": {*ALL_PURPOSES}}
 
 
+def test_what_a_service_refuses_in_part_the_conversation_obeys_too() -> None:
+    known, _ = stored()
+    no = ConsentEntry("acme", MARIA, "eval", granted=False, recorded_at=T0, at_capture=True)
+    rows = judged(known, told("step2"), consents=MemoryConsents([no])).governance
+    left = tuple(one for one in ALL_PURPOSES if one != "eval")
+    assert {row.step_id: row.purposes for row in rows} == {"step2": left, "step4": left}
+    assert known.withheld("acme", ["t1"]) == {"t1": {"eval"}}
+    assert judged(known, told("step2"), consents=MemoryConsents([no])).governance == ()
+
+
 def test_what_belongs_to_an_erased_person_is_due_at_once(tmp_path: Path) -> None:
     gone = MemoryConsents(erasures={("acme", MARIA): NOW})
     known, _ = stored()

@@ -107,9 +107,11 @@ class GatewayAddon:
         """Exchanges in flight, by flow id."""
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        """Let a CONNECT pass only with a client key."""
-        if not self._callers.connects(flow.client_conn, flow.request.headers.fields):
-            flow.response = response_of(PROXY_REFUSAL)
+        """Let a CONNECT pass only with a client key; whatever fails, the refusal stands."""
+        flow.response = response_of(PROXY_REFUSAL)
+        if self._callers.connects(flow.client_conn, flow.request.headers.fields):
+            flow.response = None
+        else:
             self._counters.refusals[Reason.NO_KEY] += 1
 
     def client_disconnected(self, client: connection.Client) -> None:

@@ -1,7 +1,6 @@
 """Reads the fields of request and response heads that the gateway acts on."""
 
 import base64
-import binascii
 from collections.abc import Sequence
 from typing import Literal
 
@@ -143,7 +142,7 @@ def proxy_key(value: bytes) -> str | None:
         return None
     try:
         user, _, password = base64.b64decode(rest, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, no UTF-8, or bytes beyond ASCII
         return None
     return password if password.startswith("hr_") else user
 

@@ -165,6 +165,19 @@ def test_without_a_key_nothing_passes(proxy: GatewayProcess, secure: Upstream) -
     proxy.records(1)
 
 
+@pytest.mark.parametrize("given", [b"Basic \xff", b"Bearer \xff", b"Basic ", b"hr_", b""])
+def test_no_tunnel_opens_without_a_key(
+    proxy: GatewayProcess, upstream: Upstream, given: bytes
+) -> None:
+    """Whatever stands where the key belongs, nothing is connected: nobody learns which ports are open."""
+    before, place = upstream.connections, f"localhost:{upstream.port}".encode()
+    with socket.create_connection(("127.0.0.1", proxy.forward_port), timeout=60) as client:
+        head = b"CONNECT %s HTTP/1.1\r\nhost: %s\r\nproxy-authorization: %s\r\n\r\n"
+        client.sendall(head % (place, place, given))
+        assert client.recv(65536).startswith(b"HTTP/1.1 407 ")
+    assert upstream.connections == before
+
+
 def test_host_and_path_choose_the_route(
     secure: Upstream, upstream: Upstream, tls: Tls, tmp_path: Path
 ) -> None:

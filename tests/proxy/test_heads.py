@@ -35,6 +35,7 @@ def test_a_length_ends_a_body_only_without_chunks() -> None:
         (b"Basic " + base64.b64encode(b"headrace:hr_a_b"), "hr_a_b"),
         (b"basic " + base64.b64encode(b"hr_a_b:"), "hr_a_b"),
         (b"Basic not base64", None),
+        (b"Basic \xff", None),
         (b"Basic " + base64.b64encode(b"\xff:\xff"), None),
         (b"Digest x", None),
         (b"", None),

@@ -1,4 +1,4 @@
-"""JSON of requests that the event loop reads: one with millions of values would hold up every call."""
+"""JSON that the event loop reads and writes: a request with millions of values would hold up every call."""
 
 import json
 from typing import Any
@@ -31,3 +31,11 @@ def parsed(body: bytes) -> Any:
     """
     check_values(body)
     return json.loads(body)
+
+
+def dumped(value: object) -> bytes:
+    """Return a value as JSON, in valid UTF-8."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a pair can only be written as an escape
+        return json.dumps(value, separators=(",", ":")).encode()

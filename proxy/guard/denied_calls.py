@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proxy.guard.approvals import Approvals
+from proxy.request_json import dumped
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS denied_calls (
@@ -77,7 +78,7 @@ class DeniedCalls:
                 for one in given if isinstance(one, dict)}  # fmt: skip
         known = {name for pair in told for name in pair}
         results = [_result(kind, name) for kind, name in calls if name not in known]
-        return json.dumps({**value, "input": [*results, *given]}, ensure_ascii=False).encode()
+        return dumped({**value, "input": [*results, *given]})
 
     def _of(self, tenant: str, response_id: str) -> list[DeniedCall]:
         name = self._approvals.fingerprint([tenant, response_id])

@@ -8,7 +8,6 @@ from typing import Any
 from proxy.inline.answers import CallSurrogates, is_of_document
 from proxy.inline.dialects import MessagesRequest
 from proxy.inline.events import AnswerEvents, Event, MessagesEvents
-from proxy.inline.pieces import dumped
 from proxy.inline.requests import (
     ARGUMENTS,
     AS_IT_IS,
@@ -21,6 +20,7 @@ from proxy.inline.requests import (
     objects,
     text_of,
 )
+from proxy.request_json import dumped
 from trajectory.dialects.event_stream import EventStreamDecoder, encode_message
 from trajectory.dialects.wire import names
 

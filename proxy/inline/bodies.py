@@ -22,7 +22,8 @@ from proxy.inline.events import (
     ResponsesEvents,
 )
 from proxy.inline.kept_objects import kept_object
-from proxy.inline.pieces import LONGEST, OpenPieces, dumped
+from proxy.inline.pieces import LONGEST, OpenPieces
+from proxy.request_json import dumped
 from trajectory.dialects.content_encoding import decode_body
 
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")

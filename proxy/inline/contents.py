@@ -11,9 +11,10 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from proxy.inline.answers import CallSurrogates
-from proxy.inline.pieces import OpenPieces, dumped
+from proxy.inline.pieces import OpenPieces
 from proxy.inline.requests import is_json
 from proxy.inline.restorer import TextRestorer
+from proxy.request_json import dumped
 
 _LITERAL = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"')
 _LINE = re.compile(rb"\n")

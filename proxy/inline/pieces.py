@@ -1,20 +1,11 @@
 """Bytes that come in pieces, until what they are of is whole."""
 
-import json
 import re
 from itertools import pairwise
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of an event, a line, or a compressed answer that are restored; longer ones stay as they are."""
 _LONGEST_END = 4
-
-
-def dumped(value: object) -> bytes:
-    """Return a value as JSON, in valid UTF-8."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half of a pair can only be written as an escape
-        return json.dumps(value, separators=(",", ":")).encode()
 
 
 class OpenPieces:

@@ -14,8 +14,8 @@ from proxy.inline.answers import CallSurrogates
 from proxy.inline.events import ResponsesEvents
 from proxy.inline.kept_histories import HistoryOwner
 from proxy.inline.openai import SocketRequest
-from proxy.inline.pieces import dumped
 from proxy.inline.route import RouteInline, UnpseudonymisedError
+from proxy.request_json import dumped
 from proxy.responses import Reason, answer
 from trajectory.dialects.errors import Shape
 from trajectory.exchange import Headers

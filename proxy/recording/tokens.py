@@ -14,7 +14,7 @@ from typing import Any
 
 from proxy.clients.credentials import RawFields
 from proxy.heads import value_of
-from proxy.request_json import parsed
+from proxy.request_json import dumped, parsed
 
 TOKEN_PATHS = {
     "openai.chat": b"/chat/completions",
@@ -82,13 +82,7 @@ def ask(body: bytes, dialect: str = "openai.chat") -> AddedFields | None:
         value["top_logprobs"] = 0
     elif logprobs:
         value["logprobs"] = 0
-    return AddedFields(_dump(value), token_ids, logprobs, dialect)
-
-
-def _dump(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
+    return AddedFields(dumped(value), token_ids, logprobs, dialect)
 
 
 class TokenCheck:
@@ -153,7 +147,7 @@ def strip_json(body: bytes, asked: AddedFields, check: TokenCheck | None = None)
         return body
     if check is not None:
         check.see(value)
-    return _dump(value) if _strip(value, asked) else body
+    return dumped(value) if _strip(value, asked) else body
 
 
 def _strip(value: Any, asked: AddedFields) -> bool:

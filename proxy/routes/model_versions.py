@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from proxy.clients.credentials import RawFields
 from proxy.config import CredentialSource, Route, UpstreamChoice
 from proxy.recording.tokens import plain_json
-from proxy.request_json import parsed
+from proxy.request_json import dumped, parsed
 from proxy.routes.pins import Pins
 from proxy.routes.target import Target
 from trajectory.artifact import MODEL_ARM
@@ -279,6 +279,4 @@ def with_model(body: bytes, label: str) -> bytes:
     if not isinstance(value, dict):
         return body
     value["model"] = label
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
+    return dumped(value)

@@ -33,6 +33,13 @@ def test_results_stand_before_what_the_client_says(approvals: Approvals, given: 
     assert said == {"role": "user", "content": "Go on."}
 
 
+def test_half_of_a_character_leaves_the_request_valid(approvals: Approvals) -> None:
+    DeniedCalls(approvals).keep("acme", "resp_1", CALLS)
+    told = DeniedCalls(approvals).completed("acme", request("Go \ud83d")).decode()
+    assert json.loads(told)["input"][-1] == {"role": "user", "content": "Go \ud83d"}
+    assert len(json.loads(told)["input"]) == 3
+
+
 def test_what_the_client_answers_itself_is_not_said_twice(approvals: Approvals) -> None:
     denied = DeniedCalls(approvals)
     denied.keep("acme", "resp_1", CALLS[:1])

@@ -28,7 +28,8 @@ def engine(request: ReceivedRequest) -> Reply:
     if body.get("return_token_ids"):
         base["prompt_token_ids"] = [1, 2, 3]
     if body.get("stream"):
-        delta = {"index": 0, "delta": {"role": "assistant", "content": "Hi é"}, **extra}
+        said = "\ud83d" if body["messages"][0]["content"] == "half" else "Hi é"
+        delta = {"index": 0, "delta": {"role": "assistant", "content": said}, **extra}
         chunk = {**base, "object": "chat.completion.chunk", "choices": [delta]}
         data = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
         return stream([data[:30], data[30:55], data[55:]], pause=0.01)
@@ -80,12 +81,27 @@ def test_streams(gateway: GatewayProcess) -> None:
     assert exchange.response.body.endswith(b"data: [DONE]\n\n")
 
 
+def test_a_stream_with_half_of_a_character_reaches_its_client(gateway: GatewayProcess) -> None:
+    """Engines that cut texts by UTF-16 units send such a half as an escape; as bytes nobody could read it."""
+    half: Any = [{"role": "user", "content": "half"}]
+    with client_of(gateway) as client:
+        chunks = list(client.chat.completions.create(model="m", messages=half, stream=True))
+    assert [c.choices[0].delta.content for c in chunks] == ["\ud83d"]
+    gateway.exchange()
+
+
 def test_what_the_client_asked_for_stays(gateway: GatewayProcess) -> None:
     with client_of(gateway) as client:
         answer = client.chat.completions.create(model="m", messages=MESSAGES, logprobs=True)
     assert answer.choices[0].logprobs is not None
     assert "prompt_token_ids" not in answer.to_dict()
     gateway.exchange()
+
+
+def test_a_request_with_half_of_a_character_stays_valid() -> None:
+    asked = ask(b'{"prompt": "\\ud83d"}', "openai.completions")
+    assert asked is not None
+    assert json.loads(asked.body.decode())["prompt"] == "\ud83d"
 
 
 def test_what_is_not_understood_passes() -> None:

@@ -93,18 +93,19 @@ class DiskSync:
             dirty, waiting = self._dirty, self._waiting
             self._dirty, self._waiting = [], []
         problem: OSError | None = None
-        for file in dict.fromkeys(file if file >= 0 else ~file for file in dirty):
+        files = dict.fromkeys(max(one, ~one) for one in dirty)
+        steps: list[tuple[Callable[[int], None], int]] = [(os.fdatasync, one) for one in files]
+        # Some file systems say only at the end that they did not take what was written.
+        steps += [(os.close, ~one) for one in dirty if one < 0]
+        for step, file in steps:
             try:
-                os.fdatasync(file)
+                step(file)
             except OSError as error:
                 problem = error
                 self._failed(error)
-        for file in dirty:
-            if file < 0:
-                os.close(~file)
         for future in waiting:
-            if future.cancelled():
-                continue
+            if not future.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more
             if problem is None:
                 future.set_result(None)
             else:

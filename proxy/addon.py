@@ -15,7 +15,7 @@ from proxy.exchange import InFlight
 from proxy.exchange_response import ResponseInFlight
 from proxy.heads import content_length
 from proxy.inline.socket import ResponsesSocket
-from proxy.mitm.admission import FlowAdmission, mode_of, named_host
+from proxy.mitm.admission import FlowAdmission, method_of, mode_of, named_host
 from proxy.mitm.replies import answer_at_head, response_of
 from proxy.mitm.wire import (
     client_left,
@@ -156,7 +156,7 @@ class GatewayAddon:
         mark_shape(request, admitted.shape)
         place = None if mode == "base_url" else (named_host(flow), data.port)
         level, note = self.services.admission.level(admitted, fields, place)
-        live = InFlight(self.services, admitted, data.method, listener="mitmproxy")
+        live = InFlight(self.services, admitted, method_of(request), listener="mitmproxy")
         live.begin(level, note, content_length(fields))
         self.live[flow.id] = live
         mark_way(request, _FlowDestination(self, flow, live))

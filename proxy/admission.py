@@ -242,7 +242,7 @@ class AdmissionControl:
             RequestRefusal: there is no key, no route, or nothing left of a limit; or a client key stands in
                 the path, which would be kept and go upstream; or the method asks for a reflection.
         """
-        if method.upper() in REFLECTED:
+        if method in REFLECTED:
             raise RequestRefusal(Reason.NO_ROUTE)
         entry = self._read_path(path)
         plan, rest, session, climbing = entry

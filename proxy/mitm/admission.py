@@ -27,6 +27,11 @@ def named_host(flow: http.HTTPFlow) -> str:
     return flow.request.data.host
 
 
+def method_of(request: http.Request) -> bytes:
+    """Return the method of a request as the most lenient server reads it, which takes any case."""
+    return request.data.method.upper()
+
+
 class FlowAdmission:
     """Decides about requests of all doors; what it refuses it raises."""
 
@@ -43,15 +48,15 @@ class FlowAdmission:
                 the path, which would be kept and go upstream; or the method asks for a reflection.
         """
         data, fields = flow.request.data, flow.request.headers.fields
-        mode = mode_of(flow.client_conn)
+        mode, method = mode_of(flow.client_conn), method_of(flow.request)
         if mode == "base_url":
             stick = flow.client_conn.id.encode()
-            return self._control.admit_base_url(data.method, data.path, fields, stick=stick)
-        if holds_client_key(data.path.partition(b"?")[0]) or data.method.upper() in REFLECTED:
+            return self._control.admit_base_url(method, data.path, fields, stick=stick)
+        if holds_client_key(data.path.partition(b"?")[0]) or method in REFLECTED:
             raise RequestRefusal(Reason.NO_ROUTE)  # it would carry a key to where it must not be
         admit = self._forward if mode == "forward" else self._transparent
         admitted = admit(flow, fields)
-        self._control.limit(data.method, admitted)
+        self._control.limit(method, admitted)
         return admitted
 
     def _forward(self, flow: http.HTTPFlow, fields: RawFields) -> AdmittedRequest:

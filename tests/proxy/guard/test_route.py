@@ -1,6 +1,7 @@
 """Guarded routes over real sockets: what reaches the server, and what the client hears."""
 
 import contextlib
+import http.client
 import json
 import signal
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from proxy.guard.approvals import Approval, Approvals
 from tests.proxy.gateway_process import LISTENER, GatewayProcess
 from tests.support.guard import GuardSetup
-from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, stream
+from tests.support.upstream import ReceivedRequest, Reply, Upstream, as_json, plain, stream
 from trajectory.exchange import Feedback
 
 RULES: dict[str, Any] = {
@@ -369,6 +371,26 @@ def test_decisions_are_counted_and_told_to_the_lake(scene: Scene) -> None:
     metrics = scene.metrics()
     for decision in ("deny", "dry-run", "unreadable_refused"):
         assert f'headrace_guard_total{{decision="{decision}",route="tools"}}' in metrics
+
+
+def test_a_method_in_another_case_calls_what_it_names(tmp_path: Path) -> None:
+    """Some frameworks take methods in any case; nothing of them may pass that a rule denies."""
+    rules = {"rules": [{"name": "kept", "match": {"tools": "drop_order"}, "decision": "deny"}]}
+    drop = ("drop_order", "DELETE", "/orders/{id}")
+    setup = GuardSetup(tmp_path / "approvals.sqlite", rules, operations=(drop,))
+    with Upstream(lambda _: plain(200, b"done")) as upstream:
+        settings = {"routes": [{"name": "tools", "upstream": upstream.url, "kind": "tool"}]}
+        with GatewayProcess(tmp_path, settings=settings, guard=setup) as gateway:
+            place = urlsplit(gateway.url)
+            assert place.hostname is not None
+            headers = {"authorization": f"Bearer {gateway.key}"}
+            for method in ("DELETE", "delete", "Delete"):
+                client = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
+                with contextlib.closing(client):
+                    client.request(method, "/tools/orders/7", headers=headers)
+                    # The plain listener takes no method that is not registered.
+                    assert client.getresponse().status in (400, 403)
+        assert upstream.seen == []
 
 
 def test_an_approval_outlives_a_gateway_that_is_killed(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ _OWN_SIGNS = "/:@!$&'()*+,;=~"
 """What stands in a path as it is; clients code everything else."""
 _STEPS = re.compile(r"[^\[\].]+|\[\]")
 """The parts of a field's name that lead into something."""
+_END_OF_KIND = re.compile(rb"[;,\s]")
+"""Behind it PHP and Rack read no more of a content type."""
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,5}$")
 """By which some servers let a client choose the format of an answer."""
 
@@ -251,13 +253,15 @@ def _read_http(
 ) -> ReadRequest:
     name, arguments, is_known = _operation_of(method.decode("latin-1"), path, operations, bases)
     given: dict[str, JsonValue] = dict(arguments)
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    pairs = _pairs(query.decode("latin-1"))
     inside: JsonValue = None
     if body:
         form, inside = _read_body(fields, body)
         pairs += form
     for key, value in pairs:
         _put(given, key, value)
+        if (other := _name_in_php(key)) != key:
+            _put(given, other, value)
     for key, nested in _nested(pairs).items():
         # As JSON in a text: not every server nests.
         _put(given, key, json.dumps(nested))
@@ -266,6 +270,8 @@ def _read_http(
             _put(given, key, one)
     elif inside is not None:
         _put(given, "body", inside)
+    if method == b"POST" and any(folded(key).strip() == "_method" for key in given):
+        raise UnreadableCallError("another method in an argument")
     if is_known and not is_sound_name(name):
         raise UnreadableCallError("a name that could be taken for another")
     effect = effect_of_method(method.decode("latin-1"))
@@ -283,7 +289,8 @@ def _operation_of(
     place, reading = path.decode("latin-1"), lenient_reading(path)
     if reading is None:
         raise UnreadableCallError("a path that servers read differently")
-    able = [one for one in operations if one.method == verb]
+    verbs = ("HEAD", "GET") if verb == "HEAD" else (verb,)  # most servers do for HEAD what GET does
+    able = [one for name in verbs for one in operations if one.method == name]
     readings = _below(reading, bases)
     is_plain = quote(reading, _OWN_SIGNS, errors="surrogateescape") == place
     places = readings if is_plain else _below(place, bases)
@@ -328,22 +335,48 @@ def _without_ending(path: str) -> str:
 
 def _read_body(fields: RawFields, body: bytes) -> tuple[list[tuple[str, str]], JsonValue]:
     """Return the fields of a form, and what any other body says."""
-    kind = (value_of(fields, b"content-type") or b"").partition(b";")[0].strip().lower()
+    said = (value_of(fields, b"content-type") or b"").strip()
+    kind = _END_OF_KIND.split(said, 1)[0].lower()
     is_json = body.lstrip()[:1] in (b"{", b"[")
     if detect_encoding(body) != "utf-8":
         raise UnreadableCallError("another encoding")
+    if not (kind or is_json) and b"=" in body:
+        raise UnreadableCallError("a form that does not say so")
     if kind.startswith(b"multipart/"):
         raise UnreadableCallError("a form in parts")
     if kind == b"application/x-www-form-urlencoded":
         if is_json:
             raise UnreadableCallError("a form that is JSON")
         try:
-            return parse_qsl(body.decode(), keep_blank_values=True), None
+            return _pairs(body.decode()), None
         except UnicodeDecodeError:
             raise UnreadableCallError("no UTF-8") from None
     if is_json or kind.endswith((b"/json", b"+json")):
         return [], parse_strictly(body)
     return [], body.decode("utf-8", "replace")
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Return the fields of a query or a form.
+
+    Raises:
+        UnreadableCallError: Rack 2 and others see more of them.
+    """
+    if ";" in text:
+        raise UnreadableCallError("fields that servers part differently")
+    return parse_qsl(text, keep_blank_values=True)
+
+
+def _name_in_php(key: str) -> str:
+    """Return the name that PHP gives to a field: it knows no dots and no blanks in names.
+
+    Raises:
+        UnreadableCallError: it, or another server, leaves out a part that others keep.
+    """
+    if key != key.strip() or not key.isprintable():
+        raise UnreadableCallError("a name that servers read differently")
+    outer, bracket, inner = key.partition("[")
+    return outer.replace(".", "_").replace(" ", "_") + bracket + inner
 
 
 def _nested(pairs: Sequence[tuple[str, str]]) -> JsonObject:

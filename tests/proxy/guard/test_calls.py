@@ -179,6 +179,13 @@ def test_operations_of_a_plain_http_tool() -> None:
     assert (got.call.tool, got.call.effect) == ("get_order", SideEffect.READ)
 
 
+def test_head_is_a_call_of_what_get_does() -> None:
+    more = (*OPERATIONS, operation("look_up", "HEAD", "/orders/{id:integer}"))
+    for operations, tool in ((OPERATIONS, "get_order"), (more, "look_up")):
+        (one,) = read(b"", method=b"HEAD", path=b"/orders/7", operations=operations).calls
+        assert (one.call.tool, one.call.arguments) == (tool, {"id": 7})
+
+
 def test_what_nobody_described_is_a_tool_by_method_and_path() -> None:
     (one,) = read(b"", method=b"DELETE", path=b"/orders/7", operations=OPERATIONS).calls
     assert (one.call.tool, one.call.effect) == ("DELETE:/orders/7", SideEffect.DESTRUCTIVE)
@@ -272,6 +279,67 @@ def test_a_body_that_is_not_what_its_head_says_is_refused(kind: bytes, body: byt
     fields = ((b"content-type", kind),)
     with pytest.raises(UnreadableCallError):
         read(body, path=b"/orders/7/cancel", operations=OPERATIONS, fields=fields)
+
+
+FORM = b"application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "body"),
+    [
+        (b"?_method=DELETE", b"application/json", b"{}"),
+        (b"?_METHOD=DELETE", b"application/json", b""),
+        (b"", FORM, b"_method=DELETE"),
+        (b"", FORM, b"%5Fmethod=put"),
+        (b"", FORM, b".method=put"),
+        (b"", b"application/json", b'{"_method": "DELETE"}'),
+    ],
+)
+def test_another_method_in_an_argument_is_refused(path: bytes, kind: bytes, body: bytes) -> None:
+    """Rails, Laravel and others do what it says."""
+    fields = ((b"content-type", kind),)
+    with pytest.raises(UnreadableCallError, match="another method"):
+        read(body, path=b"/orders/7" + path, operations=OPERATIONS, fields=fields)
+    (one,) = read(b"", method=b"GET", path=b"/orders/7?_method=x", operations=OPERATIONS).calls
+    assert one.call.arguments == {"id": 7, "_method": "x"}
+
+
+def test_fields_behind_a_semicolon_are_refused() -> None:
+    for path, body in ((b"?a=1;amount=5", b""), (b"", b"a=1;amount=5"), (b"?amount=5;", b"")):
+        with pytest.raises(UnreadableCallError, match="part differently"):
+            read(
+                body,
+                path=b"/orders/7/cancel" + path,
+                operations=OPERATIONS,
+                fields=((b"content-type", FORM),),
+            )
+    (one,) = read(b"", path=b"/orders/7/cancel?a=1%3Bb", operations=OPERATIONS).calls
+    assert one.call.arguments == {"id": 7, "a": "1;b"}
+
+
+def test_a_name_is_seen_as_php_reads_it() -> None:
+    path = b"/orders/7/cancel?card.number=5&the%20name=x&plain=y"
+    (one,) = read(b"", path=path, operations=OPERATIONS).calls
+    told = one.call.arguments
+    assert isinstance(told, dict)
+    assert (told["card_number"], told["the_name"], told["plain"]) == ("5", "x", "y")
+    for odd in (b"%20amount=5", b"amount%00=5", b"amount%00x=5", b"amount%20=5", b"a%0Ab=5"):
+        with pytest.raises(UnreadableCallError, match="read differently"):
+            read(b"", path=b"/orders/7/cancel?" + odd, operations=OPERATIONS)
+
+
+def test_a_form_is_one_as_lenient_servers_read_its_head() -> None:
+    for kind in (FORM + b", x", FORM + b" x", FORM.upper() + b";charset=utf-8"):
+        fields = ((b"content-type", kind),)
+        (one,) = read(b"a=1", path=b"/orders/7/cancel", operations=OPERATIONS, fields=fields).calls
+        assert one.call.arguments == {"id": 7, "a": "1"}
+    for without in ((), ((b"content-type", b""),)):
+        with pytest.raises(UnreadableCallError):
+            read(b"a=1", path=b"/orders/7/cancel", operations=OPERATIONS, fields=without)
+        (one,) = read(
+            b"late", path=b"/orders/7/cancel", operations=OPERATIONS, fields=without
+        ).calls
+        assert one.call.arguments == {"id": 7, "body": "late"}
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def _key(entity: str, pattern: str, accepts: Callable[[str], bool]) -> _Key:
 
 
 KEYS = (
-    _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin|(?:security|secret|challenge|recovery)_?(?:question_?)?answer|sicherheits_?antwort|(?:door|gate|alarm)_?code", _secret),
+    _key("PASSWORD", r"pass|password|passwd|pwd|passphrase|passcode|passwort|kennwort|mot_?de_?passe|mdp|contrase(?:ñ|n)a|senha|palavra_?passe|wachtwoord|hasło|haslo|lösenord|adgangskode|passord|salasana|пароль|密码|密碼|口令|パスワード|비밀번호|şifre|secret|secret_?(?:string|value|text)|client_?secret|secret_?key|pin_?code|otp|cvv|cvc|security_?code|pin|(?:security|secret|challenge|recovery)_?(?:question_?)?answer|sicherheits_?antwort|(?:door|gate|alarm)_?code", _secret),
     _key("API_KEY", r"api_?key|access_?key|auth_?token|access_?token|refresh_?token|id_?token|bearer|private_?key|secret_?access_?key|session_?token|authorization|credential", _secret),
     _key("API_KEY", r"token|key|cookie|session|session_?id|auth|(?:device|auth|authorization|oob)_?code|code_?verifier|sig|hmac|x_(?:amz|goog)_signature", _random_token),
     _key("DATE_OF_BIRTH", r"dob|geb|geburt|né|née|nato|nata|birth|birthday|bday|date_?of_?birth|birth_?(?:date|dt|year)|year_?of_?birth|yob|geburts_?jahr|ann[ée]e_?(?:de_?)?naissance|a[ñn]o_?(?:de_?)?nacimiento|anno_?(?:di_?)?nascita|ano_?(?:de_?)?nascimento|geboorte_?jaar|rok_?urodzenia|born(?:_?on)?|geburts_?(?:datum|tag)|geb_?datum|geboren(?:_?am)?|(?:date_?(?:de_?)?)?naissance|né_?le|(?:fecha_?(?:de_?)?)?nacimiento|nacido|(?:data_?(?:di_?)?)?nascita|(?:data_?(?:de_?)?)?nascimento|nasc|geboorte_?datum|(?:data_?)?urodzenia|doğum_?tarihi|dogum_?tarihi|födelse_?(?:datum|dag)|född|fødsels_?(?:dato|dag)|født|foedt|syntymä_?aika|syntynyt|syntymaaika|(?:datum_?)?narozen[íiaáý]?|data_?(?:ur|nar|nasc|naşterii|nașterii|nasterii)|născut|nascut|születési_?(?:idő|dátuma?)|szul_?ido|szuletesi_?(?:ido|datum)|fecha_?nac|data_?di_?nasc|naiss|дата_?рождения|др|д_?р|生年月日|出生日期|생년월일|जन्म(?:_?तिथि|_?दिनांक)?|janm_?(?:din|tithi|tarikh)|dob_?tarikh|imerominia_?gennis[ei]s|genniseis|ημερομηνία_?γέννησης|ngày_?sinh|ngay_?sinh|تاريخ_?الميلاد|תאריך_?לידה|tanggal_?lahir", _birth),
@@ -339,7 +339,7 @@ class KeyPaths:
     """Judges whole values by their key path, mostly by its last word."""
 
     name = "key_paths"
-    version = "keys-9"
+    version = "keys-10"
     entities = frozenset(key.entity for key in KEYS) - {"LOCATION"}
     """Places are found here too; who asks for them needs a names model all the same."""
 

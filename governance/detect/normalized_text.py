@@ -3,7 +3,7 @@
 Zero-width characters vanish; odd spaces and dashes become plain ones. Digits of any script become ASCII,
 and digits that are spelled one by one come together. ``\\u0040``, ``%40`` (also ``%2540``) and ``&#64;``
 become the character that they encode, and so do the bytes of UTF-8 in URLs, mails, Python, git and LDAP.
-An address that a line's end breaks after its ``@`` is whole.
+An address that a line's end breaks after its ``@`` is whole. What terminals take for colours vanishes.
 Patterns run on ``TextView.data``, which has exactly one byte per character of the view.
 """
 
@@ -44,9 +44,10 @@ _BEHIND_BACKSLASH = (
 _BEHIND_BREAK = r"[ \t>]*(?=[^\W_][\w\-]*(?:\.[\w\-]+)*\.[A-Za-z]{2})"
 _ESCAPED = (
     # The characters that one of these begins with stand first: so `re` passes over all others at once.
-    r"[^\x00-\x09\x0b\x0c\x0e-\x24\x27-\x3c\x3e-\x5b\x5d-\x7f](?:"
+    r"[^\x00-\x09\x0b\x0c\x0e-\x1a\x1c-\x24\x27-\x3c\x3e-\x5b\x5d-\x7f](?:"
     r"(?<=[^\x00-\x7f])"
     rf"|(?<=%)(?:{_BEHIND_PERCENT})"
+    r"|(?<=\x1b)\[[0-9;?]{0,16}[A-Za-z]"
     rf"|(?<=&){_BEHIND_AMPERSAND}"
     rf"|(?<=\\)(?:{_BEHIND_BACKSLASH})"
     rf"|(?<==){_utf_8('=', '(?:=\r?\n)?')}"
@@ -63,11 +64,11 @@ _HINTS = ("=?", "uoted-", "UOTED-")
 _SOFT_BREAK = re.compile(r"=\r?\n")
 _BYTES = re.compile(rf"(?:%(?:25)*|=|\\x?)({_HEX}{{2}})")
 _OCTAL = re.compile(r"\\([0-7]{3})")
-_MAYBE_ODD = re.compile(r"[^\x00-\x24\x27-\x3c\x3e-\x5b\x5d-\x7f]")
+_MAYBE_ODD = re.compile(r"[^\x00-\x1a\x1c-\x24\x27-\x3c\x3e-\x5b\x5d-\x7f]")
 _SPACED = re.compile(r"\d(?<![\d\-.]\d)(?=([ \-]))(?:\1\d(?!\d)){6,}(?![\-.]\d)")
 """Seven and more single digits with the same mark between them."""
 _SHORTEST_SPACED = 13
-_ESCAPES = re.compile(r"[%&\\=]")
+_ESCAPES = re.compile(r"[%&\\=\x1b]")
 _SHORT = 64
 _SHORT_ESCAPES = {
     "_": " ",
@@ -146,7 +147,7 @@ def _decoded(piece: str) -> str:
     """Return what one escape stands for, or the piece itself when it stands for nothing."""
     if piece in _SHORT_ESCAPES:
         return _SHORT_ESCAPES[piece]
-    if piece[0] in "\r\n":
+    if piece[0] in "\r\n\x1b":
         return ""
     if piece[0] == "&":
         char = html.unescape(piece)

@@ -133,7 +133,7 @@ class Redactor:
         self._numbers = BareNumbers(self._operators, self._pseudonyms)
         self._drops_opaque = spec.opaque_data != "keep" and "OPAQUE_DATA" in self._operators
         self._versions = {"presidio": "", **{one.name: one.version for one in detectors}}
-        self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "3", "caller": "1"}
+        self._versions |= {"propagation": PROPAGATION_VERSION, "walker": "4", "caller": "1"}
 
     @property
     def versions(self) -> dict[str, str]:

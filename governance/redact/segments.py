@@ -13,6 +13,15 @@ from governance.detect.finding import Finding
 from governance.detect.questions import LONGEST_ANSWER, key_of_answer
 from governance.redact.encoded_text import EncodedRun, encoded_in, is_nothing_but_digits
 from governance.redact.json_text import Literal, encoded, is_json, literals
+from governance.redact.named_values import (
+    are_rows,
+    head_row,
+    heads_of,
+    is_value,
+    name_beside,
+    named,
+    placed,
+)
 from governance.redact.places import AnswerKey, as_step
 from governance.redact.pseudonym import ENCODED_DATA
 from governance.vocabulary import media_type, role
@@ -87,9 +96,9 @@ class ParsedTexts:
             return self._json[text]
         is_walked = is_json(text)
         if len(text) > self._room:
-            return literals(text) if is_walked else None
+            return placed(literals(text)) if is_walked else None
         self._room -= len(text)
-        found = self._json[text] = list(literals(text)) if is_walked else None
+        found = self._json[text] = placed(literals(text)) if is_walked else None
         return found
 
     def digits(self, text: str) -> _Digits:
@@ -177,16 +186,49 @@ def rewritten(value: JsonValue, path: Path, visitor: Visitor) -> JsonValue:
         new = visitor.number(repr(value), path)
         return value if new is None else type(value)(new)
     if isinstance(value, list):
-        return [rewritten(item, (*path, str(place)), visitor) for place, item in enumerate(value)]
+        return _rewritten_list(value, path, visitor, head_row(value))
     if _is_named_media(value):
         said = {"sha256": visitor.media(str(value["sha256"]))}
         return {**value, **said, "media_type": media_type(str(value["media_type"]))}
     out: dict[str, JsonValue] = {}
+    name, heads = name_beside(value), heads_of(value)
     for key, item in value.items():
         new_key = rewritten_text(key, (*path, "*"), visitor)
         while new_key in out:
             new_key += "_"
-        out[new_key] = rewritten(item, (*path, as_step(key)), visitor)
+        where = (*path, as_step(key))
+        if name is not None and is_value(key) and not isinstance(item, list | dict):
+            where += named(name, item)
+        if heads and isinstance(item, list) and are_rows(key):
+            out[new_key] = _rewritten_list(item, where, visitor, heads)
+        else:
+            out[new_key] = rewritten(item, where, visitor)
+    return out
+
+
+def _rewritten_list(
+    value: Sequence[JsonValue], path: Path, visitor: Visitor, heads: Sequence[str]
+) -> JsonValue:
+    """Return a list with each unit of text replaced; the cells of its rows stand under ``heads``."""
+    out: list[JsonValue] = []
+    for place, item in enumerate(value):
+        where = (*path, str(place))
+        if heads and isinstance(item, list):
+            out.append(_rewritten_row(item, where, visitor, heads))
+        else:
+            out.append(rewritten(item, where, visitor))
+    return out
+
+
+def _rewritten_row(
+    row: Sequence[JsonValue], path: Path, visitor: Visitor, heads: Sequence[str]
+) -> JsonValue:
+    out: list[JsonValue] = []
+    for place, cell in enumerate(row):
+        where = (*path, str(place))
+        if place < len(heads) and cell != heads[place] and not isinstance(cell, list | dict):
+            where += named(heads[place], cell)
+        out.append(rewritten(cell, where, visitor))
     return out
 
 

@@ -190,3 +190,70 @@ def test_secrets_in_addresses(address: str, secret: str, around: str) -> None:
 def test_ordinary_addresses_stay(address: str) -> None:
     for around in ("{}", "see {} for it", '{{"url": "{}"}}'):
         assert text(around.format(address)) == around.format(address)
+
+
+IN_SESSIONS = [
+    ("AGE-SECRET-KEY-1{}", _drawn("cap", 58)),
+    ("airtable pat{}", f"{_drawn('any', 14)}.{_drawn('hex', 64)}"),
+    ("atlassian ATATT3xFfGF0{}", _drawn("url", 160)),
+    ("ntn_{}", _drawn("any", 46)),
+    ("notion secret_{}", _drawn("any", 43)),
+    ("sbp_{}", _drawn("hex", 40)),
+    ("sb_secret_{}", _drawn("any", 31)),
+    ("pscale_pw_{}", _drawn("any", 43)),
+    ("tskey-auth-{}", f"{_drawn('any', 12)}-{_drawn('any', 32)}"),
+    ("PMAK-{}", f"{_drawn('hex', 24)}-{_drawn('hex', 34)}"),
+    ("NRAK-{}", _drawn("cap", 27)),
+    ("pat-na1-{}", _uuid()),
+    ("glc_{}", _drawn("any", 80)),
+    ("app:$6${}:19000:0:99999:7:::", f"{_drawn('any', 12)}${_drawn('any', 86)}"),
+    ("hash $2b$12${} of it", _drawn("any", 53)),
+    ("$argon2id$v=19$m=65536,t=3,p=4${}", f"{_drawn('any', 22)}${_drawn('any', 43)}"),
+    ("curl -H 'Authorization: {}' https://x.test", _drawn("low", 36)),
+    ("Authorization: SSWS {}", "00" + _drawn("any", 40)),
+    ("curl -b 'session={}; theme=dark' https://x.test", _drawn("any", 40)),
+    ("env:\n  - name: API_TOKEN\n    value: \"{}\"\n", _drawn("any", 24)),
+    ('"name": "DB_PASSWORD",\n      "value": "{}"', "Trxuaim73%jx"),
+    ("Key         Value\n---         -----\npassword    {}\nusername    app\n", "Trxuaim73%jx"),
+    ('<input type="password" name="pw" value="{}">', "Trxuaim73%jx"),
+    ("FERNET={}", _drawn("url", 43) + "="),
+    ("ENCRYPTION_KEY={}", _drawn("any", 43) + "="),
+    ("//npm.internal/:_auth={}", _drawn("any", 20)),
+    ('sql.Open("mysql", "app:{}@tcp(db:3306)/shop")', "Trxuaim73%jx"),
+    ("WIFI:S:Home;T:WPA;P:{};;", "Trxuaim73%jx"),
+    ("sqlplus app/{}@orcl", "Trxuaim73%jx"),
+    ("snowsql -u x -p {}", "Trxuaim73%jx"),
+    ("kubectl create secret generic db --from-literal=user=app --from-literal=value={}", "Trxuaim73%jx"),
+    ("Seed phrase: {}", "abandon ability able about above absent absorb abstract absurd abuse access accident"),
+    ("2FA setup key: {}", "xx56 r5c5 ngx3 mc3y t7bb dawu dfft v7l7"),
+    ("token: \x1b[1;33m{}\x1b[0m", _drawn("any", 32)),
+    ("\x1b[36mpassword\x1b[39m=\x1b[32m{}\x1b[39m", "Trxuaim73%jx"),
+    (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{FORTY}AbCd {{}}@thinkpad", "obrandstetter"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "secret"), IN_SESSIONS)
+def test_secrets_as_sessions_and_files_show_them(said: str, secret: str) -> None:
+    after = text(said.format(secret))
+    assert secret not in after
+    assert secret[2:-2] not in after
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'token_ttl          768h\ntoken_renewable    true\ntoken_policies     ["default"]\n',
+        "NAME        TYPE     DATA   AGE\ndb-secret   Opaque   2      5d\n",
+        "PRIMARY_KEY=id\nCACHE_KEY=orders-by-customer-and-day-v2\n",
+        "firmware fw_update_handler_version_2_final",
+        'echo "$1$HOME/some/long/path/to/a/file"',
+        '<input type="text" name="city" value="Rome">',
+        'env:\n  - name: TOKEN_LIMIT\n    value: "4096"\n',
+        "authorization: required",
+        "\x1b[32mPASSED\x1b[0m tests/test_token.py::test_password",
+        "sqlplus / as sysdba",
+        "the recovery phrase is shown once",
+    ],
+)
+def test_what_sessions_show_beside_secrets_stays(said: str) -> None:
+    assert text(said) == said

@@ -84,7 +84,7 @@ class KnownContent(Protocol):
         ...
 
     def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
-        """Return by name of session or group the trajectories that have a stored step in it."""
+        """Return the trajectories that have a stored step in each of these; see :func:`names_of`."""
         ...
 
     def decisions(self, tenant_id: str, step_ids: Collection[str]) -> list[GovernanceRecord]:
@@ -182,10 +182,9 @@ class MemoryKnownContent:
         self._decisions |= {(row.tenant_id, row.step_id): row for row in batch.governance}
         for step in batch.steps:
             self._add_said(step)
-            for name in (step.session_hint, step.group_id):
-                if name is not None:
-                    members = self._members.setdefault((step.tenant_id, name), set())
-                    members.add(step.trajectory_id)
+            for name in names_of(step):
+                members = self._members.setdefault((step.tenant_id, name), set())
+                members.add(step.trajectory_id)
         for line in batch.exchanges:
             judged = LedgerLine(line.disposition, line.step_id)
             self._ledger[line.tenant_id, line.exchange_id] = judged
@@ -320,6 +319,12 @@ class MemoryKnownContent:
         )
 
 
+def names_of(step: Step) -> tuple[str, ...]:
+    """Return what feedback may name to be about a step: its session, group, response, exchange, and itself."""
+    names = (getattr(step, column) for column in NAMES_OF_STEPS)
+    return tuple(name for name in names if name is not None)
+
+
 def is_about_feedback(row: GovernanceRecord) -> bool:
     """Whether a decision is about a piece of feedback: it stands under that one's name, not a step's."""
     return any(reason.startswith("signal:") for reason in row.reasons[:1])
@@ -334,6 +339,15 @@ def name_parts_of_reports(reports: Iterable[tuple[str, str]]) -> dict[str, tuple
     return {name: tuple(parts) for name, parts in found.items()}
 
 
+NAMES_OF_STEPS = (
+    "session_hint",
+    "group_id",
+    "trajectory_id",
+    "response_id",
+    "step_id",
+    "exchange_id",
+)
+"""Columns by which feedback may name a step, or what it is in."""
 STEP_TEXTS = ("tool_calls", "tool_results", "error", "ext", "sampling")
 HARNESS_TEXTS = ("system_prompt", "tools", "sampling", "ext")
 SIGNAL_TEXTS = ("label", "rationale")

@@ -4,6 +4,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from governance.consent import ConsentLookup, ConsentRequest, ConsentVerdict, ju
 from governance.data_classes import data_classes
 from governance.identifiers import Namer
 from governance.passes.calls import failed
+from governance.passes.comments import CommentConsent, Place
 from governance.passes.rows import BatchRows
 from governance.policy.capture import CaptureField, CaptureLevel
 from governance.policy.documents import PolicyBundle
@@ -20,7 +22,7 @@ from governance.records import Decision, GovernanceRecord, HeldFeedback
 from governance.redact.report import NamePart, RedactionReport, RedactionScope
 from governance.redact.trajectory import CallRedactor, public_id
 from governance.retention import judge_retention
-from governance.stored_content import KnownContent, name_parts_of_reports
+from governance.stored_content import KnownContent, name_parts_of_reports, names_of
 from trajectory.assembly.result import PlacedFeedback
 from trajectory.canonical import JsonValue
 from trajectory.portable import SOURCE_KINDS, SPAN_UNITS
@@ -44,6 +46,7 @@ class JudgedFeedback(NamedTuple):
 
 
 _NO_STEP, _NO_TRAJECTORY = "signal:step-not-stored", "signal:trajectory-not-stored"
+_COMMENT_LEFT_OUT = "signal:comment-left-out"
 _PATHS = {"label": "/label/text"}
 """A label in a tool's answer names a thing; in feedback it is what a person says."""
 
@@ -209,20 +212,29 @@ class FeedbackJudge:
         feedback = self._unsaid(feedback)
         stored = self._stored_targets(feedback, rows)
         trajectories = self._stored_trajectories(feedback, rows, corrections)
-        name_parts = self._name_parts(feedback, rows)
+        about = [self._about(one) for one in feedback]
+        places = self._places(about, feedback, rows)
+        name_parts = self._name_parts(places, rows)
+        comments = self._comments(about, feedback, places, rows)
         calls = self._held_calls(feedback, rows, stored, trajectories)
         signals: list[Signal] = []
         decisions: list[GovernanceRecord] = []
         held: list[HeldFeedback] = []
-        for placed in feedback:
+        for placed, place in zip(feedback, about, strict=True):
             try:
                 reason, consent = self._refusal(placed, rows, stored, trajectories)
                 if reason is None:
-                    signal, report = self._signal(placed, rows, name_parts)
+                    is_silent = _has_comment(placed) and not comments.may_be_kept(
+                        placed.feedback, place, _facts(placed)
+                    )
+                    parts = name_parts.get(place, {})
+                    signal, report = self._signal(placed, rows, parts, is_silent=is_silent)
                     signals.append(signal)
                     # Without a trajectory that takes it along, its end is decided here.
-                    if report.changed or signal.trajectory_id is None or placed.was_held:
-                        decisions.append(self._kept(placed, report, consent, now))
+                    alone = signal.trajectory_id is None or placed.was_held
+                    if report.changed or is_silent or alone:
+                        reasons = (_COMMENT_LEFT_OUT,) if is_silent else ()
+                        decisions.append(self._kept(placed, reasons, report, consent, now))
                     continue
                 if reason in (_NO_STEP, _NO_TRAJECTORY) and (
                     waits := calls.get(_held_by(placed, rows))
@@ -350,12 +362,11 @@ class FeedbackJudge:
         return None, consent
 
     def _name_parts(
-        self, feedback: Sequence[PlacedFeedback], rows: BatchRows
-    ) -> dict[tuple[str, str], dict[str, tuple[NamePart, ...]]]:
-        """Return parts of names that were found, before or in this batch: by tenant and :func:`_about`,
-        then by trajectory that has some.
+        self, places: Mapping[Place, set[str]], rows: BatchRows
+    ) -> dict[Place, dict[str, tuple[NamePart, ...]]]:
+        """Return parts of names that were found, before or in this batch: by what feedback is about, then by
+        trajectory that has some.
         """
-        places = self._places(feedback, rows)
         asked: dict[str, set[str]] = defaultdict(set)
         for (tenant, _), names in places.items():
             asked[tenant] |= names
@@ -374,33 +385,54 @@ class FeedbackJudge:
             for (tenant, about), names in places.items()
         }
 
+    def _about(self, placed: PlacedFeedback) -> Place:
+        """Return the tenant of feedback, and the stored name of what it is about; no name where it has none."""
+        tenant, name = placed.feedback.client.tenant_id, placed.trajectory_id
+        if name is None:
+            with suppress(Exception):  # the same error leaves the feedback out
+                _, name = _target(placed, None, self._redactor, self._namer)
+        return tenant, name or ""
+
     def _places(
-        self, feedback: Sequence[PlacedFeedback], rows: BatchRows
-    ) -> dict[tuple[str, str], set[str]]:
-        """Return the trajectories that feedback is about, by tenant and :func:`_about`."""
-        places: dict[tuple[str, str], set[str]] = {}
+        self, about: Sequence[Place], feedback: Sequence[PlacedFeedback], rows: BatchRows
+    ) -> dict[Place, set[str]]:
+        """Return the trajectories that feedback is about."""
+        places: dict[Place, set[str]] = {place: set() for place in about}
         wide: dict[str, set[str]] = defaultdict(set)
-        for placed in feedback:
-            tenant, about = placed.feedback.client.tenant_id, _about(placed)
+        for placed, (tenant, name) in zip(feedback, about, strict=True):
             if placed.trajectory_id is not None:
-                places[tenant, about] = {placed.trajectory_id}
-            elif placed.target is not None:
-                places[tenant, about] = set()
-                wide[tenant].add(about)
+                places[tenant, name].add(placed.trajectory_id)
+            elif name:
+                wide[tenant].add(name)
         for tenant, names in wide.items():
-            for about, trajectories in self._known.trajectories_of(tenant, names).items():
-                places[tenant, about] |= trajectories
+            for name, trajectories in self._known.trajectories_of(tenant, names).items():
+                places[tenant, name] |= trajectories
         for step in rows.steps:
-            for name in (step.session_hint, step.group_id):
-                if name is not None and name in wide[step.tenant_id]:
-                    places[step.tenant_id, name].add(step.trajectory_id)
+            for name in wide[step.tenant_id].intersection(names_of(step)):
+                places[step.tenant_id, name].add(step.trajectory_id)
         return places
+
+    def _comments(
+        self,
+        about: Sequence[Place],
+        feedback: Sequence[PlacedFeedback],
+        places: Mapping[Place, set[str]],
+        rows: BatchRows,
+    ) -> CommentConsent:
+        said = {
+            place: places[place]
+            for placed, place in zip(feedback, about, strict=True)
+            if _has_comment(placed)
+        }
+        return CommentConsent(self._bundle.consent.spec, self._consents, self._known, said, rows)
 
     def _signal(
         self,
         placed: PlacedFeedback,
         rows: BatchRows,
-        name_parts: Mapping[tuple[str, str], Mapping[str, tuple[NamePart, ...]]],
+        name_parts: Mapping[str, tuple[NamePart, ...]],
+        *,
+        is_silent: bool,
     ) -> RedactedSignal:
         capture = self._bundle.capture.spec
         without = {*capture.without}
@@ -411,13 +443,14 @@ class FeedbackJudge:
             redactor=self._redactor,
             namer=self._namer,
             follow=rows.follow,
-            name_parts=name_parts.get((placed.feedback.client.tenant_id, _about(placed)), {}),
-            keep_rationale=CaptureField.RATIONALE not in without,
+            name_parts=name_parts,
+            keep_rationale=not is_silent and CaptureField.RATIONALE not in without,
         )
 
     def _kept(
         self,
         placed: PlacedFeedback,
+        reasons: tuple[str, ...],
         report: RedactionReport,
         consent: ConsentVerdict | None,
         now: datetime,
@@ -426,7 +459,7 @@ class FeedbackJudge:
         counts = [f"pii:{entity}×{count}" for entity, count in sorted(report.counts.items())]
         decision = Decision.REDACT if report.changed else Decision.ALLOW
         return replace(
-            self._row(placed, decision, ("signal:kept", *counts), consent, now),
+            self._row(placed, decision, ("signal:kept", *reasons, *counts), consent, now),
             purposes=consent.purposes if consent else (),
             data_classes=data_classes(report.counts),
             redaction_report=json.dumps(report.to_json(), sort_keys=True),
@@ -477,9 +510,8 @@ class FeedbackJudge:
         )
 
 
-def _about(placed: PlacedFeedback) -> str:
-    """Return the stored name of what feedback is about: a trajectory, else a session or group."""
-    return placed.trajectory_id or placed.target or ""
+def _has_comment(placed: PlacedFeedback) -> bool:
+    return bool(placed.feedback.body.get("rationale"))
 
 
 def _held_by(placed: PlacedFeedback, rows: BatchRows) -> tuple[str, str]:

@@ -34,6 +34,7 @@ _SENTENCES = {
     "refused": "the gateway refused the call itself",
     "signal:kept": "feedback that is kept",
     "signal:left-out": "feedback that may not be kept",
+    "signal:comment-left-out": "its comment stays out: its person is unknown, or allows nothing",
     "signal:step-not-stored": "feedback on a step that is not stored",
     "signal:trajectory-left-out": "feedback on a trajectory that lost a call to the policy",
     "signal:trajectory-not-stored": "feedback on a trajectory without a stored step",

@@ -12,6 +12,7 @@ from governance.records import GovernanceRecord
 from governance.redact.report import NamePart
 from governance.stored_content import (
     HARNESS_TEXTS,
+    NAMES_OF_STEPS,
     SIGNAL_TEXTS,
     STEP_TEXTS,
     LedgerLine,
@@ -222,7 +223,7 @@ class LakeKnownContent:
         return self._tables["signals"].known(tenant_id, signal_ids)
 
     def trajectories_of(self, tenant_id: str, names: Collection[str]) -> dict[str, set[str]]:
-        """Return by name of session or group the trajectories that have a stored step in it."""
+        """Return the trajectories that have a stored step in each of these: session, group, trajectory, step …"""
         found: dict[str, set[str]] = defaultdict(set)
         for row in self._rows(_MEMBERS, tenant_id, sorted(names)):
             found[row["name"]].add(row["trajectory_id"])
@@ -337,13 +338,14 @@ SELECT signal_id AS name, event_date, about.trajectory_id, {", ".join(SIGNAL_TEX
 FROM signals JOIN about USING (signal_id) WHERE tenant_id = $tenant ORDER BY signal_id
 """  # noqa: S608
 """What was said of trajectories, of their sessions and groups, and of steps before they were known."""
-_MEMBERS = """
-SELECT DISTINCT name, trajectory_id FROM (
-    SELECT session_hint AS name, trajectory_id FROM steps WHERE tenant_id = $tenant
-    UNION ALL
-    SELECT group_id, trajectory_id FROM steps WHERE tenant_id = $tenant
-) WHERE name IN (SELECT unnest($names::VARCHAR[]))
-"""
+_NAMED = " UNION ALL ".join(
+    f"SELECT {column} AS name, trajectory_id FROM steps WHERE tenant_id = $tenant"  # noqa: S608 - a column's name
+    for column in NAMES_OF_STEPS
+)
+_MEMBERS = f"""
+SELECT DISTINCT name, trajectory_id FROM ({_NAMED})
+WHERE name IN (SELECT unnest($names::VARCHAR[]))
+"""  # noqa: S608 - fixed names
 _STATE_OF_CASE = (
     "QUALIFY row_number() OVER "
     "(PARTITION BY quarantine_id ORDER BY status = 'held', recorded_at DESC, status) = 1"

@@ -241,10 +241,12 @@ def test_a_name_told_later_goes_from_feedback_on_the_group(house: PlantedInstall
 def test_feedback_on_a_group_or_session_comes_after_the_name_was_told(
     house: PlantedInstallation, header: str, kind: str
 ) -> None:
-    plain = one(1, SECOND, "You are welcome.")
-    headers = (*plain.request.headers, (header, "s-17"))
-    told = replace(plain, request=replace(plain.request, headers=headers))
-    assert house.govern(told) == {"stored": 1}
+    def said_in(name: str, plain: Exchange) -> Exchange:
+        headers = (*plain.request.headers, (header, name))
+        return replace(plain, request=replace(plain.request, headers=headers))
+
+    told = said_in("s-17", one(1, SECOND, "You are welcome."))
+    assert house.govern(told, said_in("s-18", one(2, FIRST[:1], "Done."))) == {"stored": 2}
     say_of_first_answer(house, 1, "the zorvaquim guest was happy", (kind, "s-17"))
     say_of_first_answer(house, 2, "the zorvaquim guest was happy", (kind, "s-18"))
     house.govern()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from governance.detect.gate import Gate
 
-VERSION = "22"
+VERSION = "23"
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 """What the names of months begin with."""

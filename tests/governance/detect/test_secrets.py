@@ -226,6 +226,10 @@ IN_SESSIONS = [
     ("kubectl create secret generic db --from-literal=user=app --from-literal=value={}", "Trxuaim73%jx"),
     ("Seed phrase: {}", "abandon ability able about above absent absorb abstract absurd abuse access accident"),
     ("2FA setup key: {}", "xx56 r5c5 ngx3 mc3y t7bb dawu dfft v7l7"),
+    ("$ kubectl get secret db -o jsonpath='{{.data.x}}' | base64 -d\n{}\n$ ", "Trxuaim73%jx"),
+    ("$ gcloud secrets versions access latest --secret=db\n{}\n", "Trxuaim73%jx"),
+    ("$ terraform output -raw db_password\n{}\n", "Trxuaim73%jx"),
+    ("$ openssl rand -hex 32\n{}\n", _drawn("hex", 64)),
     ("token: \x1b[1;33m{}\x1b[0m", _drawn("any", 32)),
     ("\x1b[36mpassword\x1b[39m=\x1b[32m{}\x1b[39m", "Trxuaim73%jx"),
     (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{FORTY}AbCd {{}}@thinkpad", "obrandstetter"),
@@ -253,6 +257,9 @@ def test_secrets_as_sessions_and_files_show_them(said: str, secret: str) -> None
         "\x1b[32mPASSED\x1b[0m tests/test_token.py::test_password",
         "sqlplus / as sysdba",
         "the recovery phrase is shown once",
+        "$ terraform output -raw bucket_name\nacme-logs-2024\n",
+        "$ kubectl get secrets\nNAME        TYPE     DATA   AGE\n",
+        "$ echo aGVsbG8= | base64 -d\nhello-v2\n",
     ],
 )
 def test_what_sessions_show_beside_secrets_stays(said: str) -> None:

@@ -170,14 +170,16 @@ class Governor:
         judged = [(one.placed, one.admission) for one in ended if one.placed and one.admission]
         judged += [(one.call.placed, one.call.admission) for one in selected.calls]
         taken = late.taken(redacted.not_rewritten)
-        opt_outs = LateOptOuts(judged, assembly.corrections, self._bundle.content_hash, now, taken)
+        opt_outs = LateOptOuts(
+            self._known, judged, assembly.corrections, self._bundle.content_hash, now, taken
+        )
         named = partial(late.named, not_rewritten=redacted.not_rewritten)
         late_decisions = tuple(map(opt_outs.obeyed, map(named, redacted.late_decisions)))
         decisions = [opt_outs.obeyed(named(row)) for row in rows.governance]
         decided = {(row.tenant_id, row.step_id) for row in (*decisions, *late_decisions)}
         told = [*map(opt_outs.obeyed, late.on_stored(decided, redacted.not_rewritten))]
         decided |= {(row.tenant_id, row.step_id) for row in told}
-        told += opt_outs.on_stored(self._known, decided)
+        told += opt_outs.on_stored(decided)
         changed = (*late_decisions, *told)
         links = list(assembly.links)
         if copies:  # after their calls, whose fate they share
@@ -223,10 +225,10 @@ class Governor:
         late = LatePeople(
             self._bundle, self._consents, self._known, self._pseudonym_key, now, nothing
         )
-        opt_outs = LateOptOuts((), (), self._bundle.content_hash, now, late.taken({}))
+        opt_outs = LateOptOuts(self._known, (), (), self._bundle.content_hash, now, late.taken({}))
         changed = [*map(opt_outs.obeyed, late.on_stored((), {}))]
         decided = {(row.tenant_id, row.step_id) for row in changed}
-        changed += opt_outs.on_stored(self._known, decided)
+        changed += opt_outs.on_stored(decided)
         return (*changed, *followed(self._known, changed))
 
     def _admissions(

@@ -8,6 +8,7 @@ from governance.consent import AWAITS_ANSWER, withheld_in
 from governance.records import GovernanceRecord, GovernedBatch
 from governance.redact.report import NamePart, name_parts_in
 from trajectory.assembly.assembler import SHADOW
+from trajectory.assembly.placer import STANDS_ON
 from trajectory.canonical import JsonObject
 from trajectory.message import Message, OpaquePart
 from trajectory.step import Step
@@ -105,6 +106,10 @@ class KnownContent(Protocol):
         """Return the stored steps of shadows of these steps, by those that have some."""
         ...
 
+    def standing_on(self, tenant_id: str, step_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the stored steps that took over from these, or that their agent started, by those with some."""
+        ...
+
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """Return the purposes that these trajectories lost for their later calls, by trajectory."""
         ...
@@ -170,6 +175,7 @@ class MemoryKnownContent:
         self._held: dict[tuple[str, str], dict[str, str]] = {}
         self._ledger: dict[tuple[str, str], LedgerLine] = {}
         self._copies: dict[tuple[str, str], set[str]] = {}
+        self._standing: dict[tuple[str, str], set[str]] = {}
 
     def add(self, batch: GovernedBatch) -> None:
         """Remember what ``batch`` stores."""
@@ -189,9 +195,11 @@ class MemoryKnownContent:
             judged = LedgerLine(line.disposition, line.step_id)
             self._ledger[line.tenant_id, line.exchange_id] = judged
         for link in batch.links:
+            place = (link.tenant_id, link.from_step_id)
             if link.kind == SHADOW:
-                place = (link.tenant_id, link.from_step_id)
                 self._copies.setdefault(place, set()).add(link.to_step_id)
+            elif link.kind in STANDS_ON:
+                self._standing.setdefault(place, set()).add(link.to_step_id)
         for case in batch.quarantine:
             if case.step_id is not None and case.trajectory_id is not None:
                 for name in (case.step_id, case.trajectory_id):
@@ -254,6 +262,11 @@ class MemoryKnownContent:
         """See :class:`KnownContent`."""
         found = {name: self._copies.get((tenant_id, name)) for name in step_ids}
         return {name: {*copies} for name, copies in found.items() if copies}
+
+    def standing_on(self, tenant_id: str, step_ids: Collection[str]) -> dict[str, set[str]]:
+        """See :class:`KnownContent`."""
+        found = {name: self._standing.get((tenant_id, name)) for name in step_ids}
+        return {name: {*steps} for name, steps in found.items() if steps}
 
     def withheld(self, tenant_id: str, trajectory_ids: Collection[str]) -> dict[str, set[str]]:
         """See :class:`KnownContent`."""

@@ -28,6 +28,7 @@ from lakehouse.erasure.removal import together
 from lakehouse.read.conversations import contexts_of
 from lakehouse.write.stored_ids import IdIndex, RewrittenMessages, WithheldPurposes, withheld_name
 from trajectory.assembly.assembler import SHADOW
+from trajectory.assembly.placer import STANDS_ON
 from trajectory.message import Message, stored_message
 
 if TYPE_CHECKING:
@@ -85,6 +86,15 @@ class LakeKnownContent:
         found: dict[str, set[str]] = defaultdict(set)
         for row in self._rows(_COPIES, tenant_id, sorted(step_ids)):
             found[row["name"]].add(row["to_step_id"])
+        return found
+
+    def standing_on(self, tenant_id: str, step_ids: Collection[str]) -> dict[str, set[str]]:
+        """Return the stored steps that took over from these, or that their agent started, by those with some."""
+        found: dict[str, set[str]] = defaultdict(set)
+        if step_ids:
+            asked = {"tenant": tenant_id, "kinds": [*STANDS_ON], "names": sorted(step_ids)}
+            for row in self._lake.query(_STANDING, asked).to_pylist():
+                found[row["name"]].add(row["to_step_id"])
         return found
 
     def unanswered(
@@ -385,6 +395,10 @@ _COPIES = f"""
 SELECT from_step_id AS name, to_step_id FROM links WHERE tenant_id = $tenant AND kind = '{SHADOW}'
 AND from_step_id IN (SELECT unnest($names::VARCHAR[]))
 """  # noqa: S608
+_STANDING = """
+SELECT from_step_id AS name, to_step_id FROM links WHERE tenant_id = $tenant
+AND list_contains($kinds::VARCHAR[], kind) AND from_step_id IN (SELECT unnest($names::VARCHAR[]))
+"""
 _NAMING = """
 SELECT DISTINCT name, step_id FROM (
     SELECT step_id, unnest(list_append(context_message_ids, output_message_id)) AS name

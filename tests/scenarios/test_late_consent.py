@@ -150,6 +150,45 @@ def test_an_opt_out_goes_with_what_is_handed_on_to_another_session(
 
 
 @HOW
+@pytest.mark.parametrize("number", [1, 3, 7])
+def test_an_opt_out_that_comes_late_reaches_what_was_handed_on_after_it(
+    house: PlantedInstallation, how: str, number: int
+) -> None:
+    """Number 1 came before all that was stored, and begins the trajectory anew; 7 came after it was handed on."""
+    house.govern(
+        call(2, said("Refund me.")),
+        handed_on(4, how),
+        call(5, said("Thanks."), session="s2"),
+        call(6, said("Ask him."), ("x-headrace-parent", "s2"), session="s3"),
+        call(9, said("Hello."), session="s9"),
+    )
+    assert purposes(house) == [{*ALL}] * 5
+    house.govern(call(number, said("I have diabetes."), OPT_OUT))
+    lost, kept = [LEFT], [{*ALL}]
+    expected = {1: [*lost * 5, *kept], 3: [*kept, *lost * 4, *kept], 7: [*kept * 4, *lost, *kept]}
+    assert purposes(house) == expected[number]
+    house.govern(call(10, said("And now?"), session="s3"))
+    assert purposes(house) == [*expected[number], *(kept if number == 7 else lost)]
+
+
+@HOW
+@pytest.mark.parametrize("first", [1, 2])
+def test_an_opt_out_reaches_stored_calls_of_a_session_that_turns_out_to_stand_on_it(
+    house: PlantedInstallation, how: str, first: int
+) -> None:
+    """What was handed on comes last, or what it was handed on by."""
+    whole = [
+        call(1, said("Refund me."), OPT_OUT),
+        handed_on(2, how),
+        call(3, said("Thanks."), session="s2"),
+    ]
+    late = whole.pop(first - 1)
+    house.govern(*whole)
+    house.govern(late)
+    assert purposes(house) == [LEFT] * 3
+
+
+@HOW
 @pytest.mark.parametrize("late", [False, True])
 def test_an_erasure_takes_what_was_handed_on_to_other_sessions(
     house: PlantedInstallation, capsys: pytest.CaptureFixture[str], how: str, late: bool

@@ -16,7 +16,8 @@ from tests.governance.factories import (
     placed,
     user,
 )
-from trajectory.assembly.result import PlacedCall
+from trajectory.assembly.placer import RESUMED
+from trajectory.assembly.result import PlacedCall, PlacedLink
 
 OPT_OUT = {"headers": [("x-headrace-opt-out", "train")]}
 FIRST = placed(call(2, [user("hello")], "hi"))
@@ -72,3 +73,37 @@ def test_a_retry_that_is_a_repetition_counts_too() -> None:
     late = judged(known, placed(call(3, [user("hello")], "hi", **OPT_OUT)))
     assert [row.disposition for row in late.exchanges] == ["duplicate"]
     assert purposes(late)["step4"] == ("debug", "eval")
+
+
+def handed_on(number: int, source: PlacedCall, trajectory: str) -> tuple[PlacedCall, PlacedLink]:
+    """Return the first call of a session that stands on another one, with its link."""
+    one = placed(
+        call(number, [user(trajectory)]),
+        trajectory=trajectory,
+        source_trajectory_id=source.trajectory_id,
+    )
+    at = one.call.exchange.started_at
+    return one, PlacedLink(
+        "acme", RESUMED, source.step_id, one.step_id, trajectory, at, "client:x-headrace-session"
+    )
+
+
+def test_sessions_that_stand_on_the_conversation_lose_it_too_if_they_began_later() -> None:
+    known = MemoryKnownContent()
+    early, to_early = handed_on(3, FIRST, "t3")
+    other, to_other = handed_on(6, SECOND, "t4")
+    third, to_third = handed_on(7, other, "t5")
+    links = [to_early, to_other, to_third]
+    batch = assembly(FIRST, early, SECOND, other, third, links=links)
+    known.add(governor(known=known).judge(batch))
+    late = purposes(judged(known, placed(call(5, [user("I have diabetes")], **OPT_OUT))))
+    assert late == dict.fromkeys(("step5", "step6", "step7"), ("debug", "eval"))
+
+
+def test_what_stands_on_the_conversation_already_without_it_is_decided_once() -> None:
+    known = MemoryKnownContent()
+    judged(known, placed(call(2, [user("hello")], "hi", **OPT_OUT)))
+    one, link = handed_on(3, FIRST, "t3")
+    known.add(governor(known=known).judge(assembly(one, links=[link])))
+    again = judged(known, placed(call(1, [user("Hello.")], **OPT_OUT)))
+    assert purposes(again) == {"step1": ("debug", "eval")}

@@ -311,7 +311,7 @@ def _models_of(lake: "Lake", runs: set[str]) -> tuple[str, ...]:
 def _concerned(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[dict[str, Any]]:
     """Return the trajectories that concern these people, each with whom.
 
-    Where a session took over the history of one, or was started by its agent, after a step that concerns a person,
+    Where a session took over the history of one, or was started by its agent, after a step that concerned a person,
     what that session holds is the person's too, whomever its calls name.
     """
     rows: list[dict[str, Any]] = lake.query(
@@ -323,9 +323,9 @@ def _concerned(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[dict[
             ) WHERE list_contains($subjects::VARCHAR[], subject) GROUP BY ALL
             UNION
             SELECT c.subject, l.trajectory_id, t.started_at FROM concerned c
-            JOIN steps f ON f.trajectory_id = c.trajectory_id AND f.started_at >= c.since
+            JOIN steps f ON f.trajectory_id = c.trajectory_id
             JOIN links l ON l.from_step_id = f.step_id AND l.trajectory_id <> f.trajectory_id
-            JOIN steps t ON t.step_id = l.to_step_id
+            JOIN steps t ON t.step_id = l.to_step_id AND t.started_at >= c.since
             WHERE f.tenant_id = $tenant AND l.tenant_id = $tenant AND t.tenant_id = $tenant
                 AND list_contains($kinds::VARCHAR[], l.kind)
         )

@@ -274,3 +274,47 @@ def test_what_goes_on_after_an_erasure_from_the_erased_conversation_is_the_erase
     assert json.loads(capsys.readouterr().out)["rows"]["steps"] == 2
     assert house.at_rest(["zebras"]) == {}
     assert refusals(house) == [None, None]
+
+
+@HOW
+def test_a_withdrawal_reaches_what_an_older_version_handed_on_without_the_person(
+    house: PlantedInstallation,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("governance.passes.admit.Admissions._hand_on", lambda *_: None)
+        house.govern(
+            call(1, said("Refund me."), user=PERSON),
+            handed_on(2, how),
+            call(3, said("Thanks."), session="s2"),
+            call(4, said("Ask him."), ("x-headrace-parent", "s2"), session="s3"),
+            call(5, said("Hello."), session="s9"),
+        )
+    assert run(["consent", "withdraw", PERSON, "--tenant", "acme", "--purpose", "eval"]) == 0
+    capsys.readouterr()
+    assert purposes(house) == [*[{*ALL} - {"eval"}] * 4, {*ALL}]
+
+
+@HOW
+@pytest.mark.parametrize("asked", ["withdrawal", "erasure"])
+def test_what_was_handed_on_follows_a_person_whom_a_late_call_names(
+    house: PlantedInstallation, capsys: pytest.CaptureFixture[str], how: str, asked: str
+) -> None:
+    house.govern(
+        call(1, said("Refund me.")),
+        handed_on(3, how),
+        call(4, said("Thanks."), session="s2"),
+        call(5, said("Hello."), session="s9"),
+    )
+    house.govern(call(2, said("I am Jo."), user=PERSON))
+    person = [PERSON, "--tenant", "acme"]
+    if asked == "withdrawal":
+        assert run(["consent", "withdraw", *person, "--purpose", "eval"]) == 0
+        expected = [{*ALL}, *[{*ALL} - {"eval"}] * 3, {*ALL}]
+    else:
+        assert run(["erase", *person, "--yes"]) == 0
+        expected = [{*ALL}]
+    capsys.readouterr()
+    assert purposes(house) == expected

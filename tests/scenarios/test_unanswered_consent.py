@@ -168,6 +168,27 @@ def test_what_is_stored_already_may_not_be_used_until_a_late_call_has_its_answer
     assert house.usable() == ([{*ALL}] * 3 if agrees else [{*ALL}, set()])
 
 
+@pytest.mark.parametrize("agrees", [False, True])
+def test_what_was_handed_on_waits_for_the_answer_of_a_late_call_too(
+    house: AskingInstallation, agrees: bool
+) -> None:
+    started = call(6, "Look it up.", "s2")
+    parent = (*started.request.headers, ("x-headrace-parent", "s1"))
+    started = replace(started, request=replace(started.request, headers=parent))
+    house.govern(
+        call(1, "Hello."), call(5, "The zebras are sent."), started, call(7, "Thanks.", "s2")
+    )
+    assert house.usable() == [{*ALL}] * 4
+    house.service.failure = "other"
+    house.govern(call(3, "Refund me.", user=PERSON))
+    assert house.usable() == [{*ALL}, set(), set(), set()]
+    house.service.failure = ""
+    if agrees:
+        house.service.granted[PERSON] = [*ALL]
+    house.govern()
+    assert house.usable() == ([{*ALL}] * 5 if agrees else [{*ALL}, set(), set(), set()])
+
+
 def test_after_a_call_that_was_dropped_without_an_answer_its_conversation_is_not_kept(
     house: AskingInstallation, capsys: pytest.CaptureFixture[str]
 ) -> None:

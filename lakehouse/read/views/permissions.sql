@@ -17,31 +17,26 @@ COMMENT ON VIEW governance_latest IS 'The decision that holds for each step';
 
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
 -- whom a step names is in the conversation of all later steps of its trajectory; so is the end user
--- of a held call, or one who was told late, whom the consent service did not answer for. A shadow
--- repeats what its call says.
+-- of a held call, or one who was told late, whom the consent service did not answer for. Sessions
+-- that took over its history, or that its agent started, hold it too; a shadow repeats what its
+-- call says.
 CREATE OR REPLACE VIEW permissions AS
-WITH gone AS (
-    SELECT tenant_id, subject, purpose FROM consents
+WITH RECURSIVE gone AS (
+    SELECT tenant_id, subject, purpose AS lost FROM consents
     QUALIFY row_number() OVER (
         PARTITION BY tenant_id, subject, purpose ORDER BY recorded_at DESC, granted
     ) = 1 AND NOT granted
     UNION ALL
-    SELECT tenant_id, subject, NULL FROM erasures WHERE subject NOT IN ('*', '')
+    SELECT tenant_id, subject, 'erased' FROM erasures WHERE subject NOT IN ('*', '')
 ), named AS (
     SELECT tenant_id, trajectory_id, started_at, unnest(list_append(subjects, '*')) AS subject
     FROM governance_latest WHERE tenant_id IN (SELECT tenant_id FROM gone)
-), since AS (
-    SELECT n.tenant_id, n.trajectory_id, w.purpose, min(n.started_at) AS begun
+), losses AS MATERIALIZED (
+    SELECT n.tenant_id, n.trajectory_id, w.lost, min(n.started_at) AS begun
     FROM named n JOIN gone w ON n.tenant_id = w.tenant_id AND n.subject = w.subject
     GROUP BY ALL
-), taken AS (
-    SELECT tenant_id, trajectory_id, min(begun) FILTER (purpose IS NULL) AS erased,
-           list({purpose: purpose, begun: begun}) FILTER (purpose IS NOT NULL) AS withdrawn
-    FROM since GROUP BY ALL
-), held AS (
-    SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
-), unanswered AS (
-    SELECT tenant_id, trajectory_id, min(started_at) AS begun FROM (
+    UNION ALL
+    SELECT tenant_id, trajectory_id, 'unanswered', min(started_at) FROM (
         SELECT tenant_id, trajectory_id, started_at FROM quarantined
         WHERE reason = 'consent:awaits-answer' AND status <> 'released'
         UNION ALL
@@ -49,14 +44,31 @@ WITH gone AS (
         WHERE decision = 'quarantine' AND len(list_filter(
             reasons, lambda one: starts_with(one, 'consent:awaits-answer:'))) > 0
     ) GROUP BY ALL
-), copied AS (
-    SELECT DISTINCT l.tenant_id, l.to_step_id AS step_id FROM unanswered u
-    JOIN governance_latest g ON g.tenant_id = u.tenant_id AND g.trajectory_id = u.trajectory_id
-    JOIN links l ON l.tenant_id = g.tenant_id AND l.from_step_id = g.step_id
-    WHERE l.kind = 'shadow' AND u.begun < g.started_at
+), handed_on AS MATERIALIZED (
+    SELECT l.tenant_id, f.trajectory_id AS source_id, t.trajectory_id,
+           CASE WHEN l.kind = 'shadow' THEN f.started_at ELSE t.started_at END AS begun
+    FROM links l
+    JOIN steps f ON f.tenant_id = l.tenant_id AND f.step_id = l.from_step_id
+    JOIN steps t ON t.tenant_id = l.tenant_id AND t.step_id = l.to_step_id
+    WHERE l.kind IN ('prefix', 'subagent_call', 'shadow') AND f.trajectory_id <> t.trajectory_id
+      AND l.tenant_id IN (SELECT tenant_id FROM losses)
+), since AS (
+    SELECT * FROM losses
+    UNION
+    SELECT h.tenant_id, h.trajectory_id, s.lost, h.begun FROM since s
+    JOIN handed_on h ON h.tenant_id = s.tenant_id AND h.source_id = s.trajectory_id
+     AND h.begun >= s.begun
+), taken AS (
+    SELECT tenant_id, trajectory_id, min(begun) FILTER (lost = 'erased') AS erased,
+           min(begun) FILTER (lost = 'unanswered') AS unanswered,
+           list({purpose: lost, begun: begun})
+               FILTER (lost NOT IN ('erased', 'unanswered')) AS withdrawn
+    FROM since GROUP BY ALL
+), held AS (
+    SELECT DISTINCT tenant_id, step_id FROM quarantined WHERE status = 'held' AND step_id IS NOT NULL
 ), left_over AS (
     SELECT g.*, t.erased <= g.started_at AS erased, h.step_id IS NOT NULL AS held,
-           u.begun < g.started_at OR c.step_id IS NOT NULL AS unanswered,
+           t.unanswered <= g.started_at AS unanswered,
            CASE WHEN t.withdrawn IS NULL THEN g.purposes
                 ELSE list_filter(g.purposes, lambda p: NOT list_contains(list_transform(
                          list_filter(t.withdrawn, lambda w: w.begun <= g.started_at),
@@ -65,9 +77,6 @@ WITH gone AS (
     FROM governance_latest g
     LEFT JOIN taken t ON g.tenant_id = t.tenant_id AND g.trajectory_id = t.trajectory_id
     LEFT JOIN held h ON g.tenant_id = h.tenant_id AND g.step_id = h.step_id
-    LEFT JOIN unanswered u
-      ON g.tenant_id = u.tenant_id AND g.trajectory_id = u.trajectory_id
-    LEFT JOIN copied c ON g.tenant_id = c.tenant_id AND g.step_id = c.step_id
 )
 SELECT tenant_id, step_id, trajectory_id, decision, reasons AS decision_reasons, policy_hash,
        legal_basis, retention_class, expires_at, legal_hold, subjects, data_classes,

@@ -11,7 +11,7 @@ from governance.records import GovernedBatch
 from lakehouse.lake import Lake
 from lakehouse.read.views.catalog import VIEWS
 from tests.lakehouse import make
-from trajectory.step import Signal, ToolCall, ToolResult
+from trajectory.step import Link, Signal, ToolCall, ToolResult
 
 
 @pytest.fixture
@@ -297,6 +297,43 @@ def test_who_is_named_once_is_in_the_conversation_of_all_later_steps(lake: Lake)
     }])  # fmt: skip
     refused = rows(lake, "SELECT step_id FROM permissions WHERE refusal = 'erased'")
     assert {row["step_id"] for row in refused} == {"t1-s1", "t1-s2"}
+
+
+def test_what_a_person_takes_back_goes_with_what_was_handed_on_since_and_with_its_shadows(
+    lake: Lake,
+) -> None:
+    first, spoke = make.step("t1", 0), make.step("t1", 1)
+    early, resumed, helper, shadow, retried = (
+        make.step(f"t{2 + place}", 0, started_at=make.NOON + timedelta(seconds=seconds))
+        for place, seconds in enumerate((0, 5, 6, 7, 8))
+    )
+    links = (
+        ("prefix", first, early),
+        ("prefix", first, resumed),
+        ("subagent_call", resumed, helper),
+        ("shadow", helper, shadow),
+        ("retry", spoke, retried),
+    )
+    steps = (first, spoke, early, resumed, helper, shadow, retried)
+    put(
+        lake,
+        GovernedBatch(
+            steps=steps,
+            links=tuple(
+                Link("acme", kind, start.step_id, end.step_id, end.trajectory_id, make.NOON)
+                for kind, start, end in links
+            ),
+            governance=tuple(
+                make.governed(one, subjects=("p1",) if one is spoke else ()) for one in steps
+            ),
+        ),
+    )
+    lake.append_rows("consents", [{
+        "tenant_id": "acme", "subject": "p1", "purpose": purpose, "granted": False,
+        "source": "cli", "recorded_at": make.NOON,
+    } for purpose in ("train_sft", "debug")])  # fmt: skip
+    left = rows(lake, "SELECT step_id FROM eligible_steps ORDER BY ALL")
+    assert [row["step_id"] for row in left] == ["t1-s0", "t2-s0", "t6-s0"]
 
 
 def test_a_requested_erasure_blocks_at_once(lake: Lake) -> None:

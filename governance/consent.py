@@ -1,6 +1,6 @@
 """Consent: which purposes a call may serve; grants add up, whatever takes away wins, unknown means no."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -84,6 +84,25 @@ class EndUserLookup(Protocol):
 
 class NoAnswerError(WorkError):
     """Nobody could be asked what an end user agreed to."""
+
+
+def ask_about(
+    lookup: ConsentLookup, tenant_id: str, people: Iterable[str], pseudonym: Callable[[str], str]
+) -> None:
+    """Let a registry that has to be told of people learn what each of these agreed to.
+
+    Args:
+        lookup: the registry.
+        tenant_id: whose call names them.
+        people: ids as the call has them.
+        pseudonym: names one of them as the registry does.
+
+    Raises:
+        NoAnswerError: that cannot be learned of one of them now.
+    """
+    if isinstance(lookup, EndUserLookup):
+        for one in people:
+            lookup.ask(tenant_id, one, pseudonym(one))
 
 
 class MemoryConsents:

@@ -223,7 +223,13 @@ class Governor:
         self._consents.refresh()
         nothing = Assembly((), (), (), (), people=tuple(people))
         late = LatePeople(
-            self._bundle, self._consents, self._known, self._pseudonym_key, now, nothing
+            self._bundle,
+            self._consents,
+            self._known,
+            self._pseudonym_key,
+            now,
+            nothing,
+            is_answer=True,
         )
         opt_outs = LateOptOuts(self._known, (), (), self._bundle.content_hash, now, late.taken({}))
         changed = [*map(opt_outs.obeyed, late.on_stored((), {}))]

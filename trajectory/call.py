@@ -142,3 +142,8 @@ class Call:
     """Why the exchange could not be read (fixed words, never content); set when ``kind`` is OPAQUE."""
     ext: JsonObject = field(default_factory=dict)
     """Request and response fields that the dialect does not know, kept losslessly."""
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Return everybody whom the request names, the end user first."""
+        return (*([self.end_user] if self.end_user else []), *self.also_named)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from governance.consent import (
@@ -17,6 +17,7 @@ from governance.consent import (
     ConsentRequest,
     EndUserLookup,
     NoAnswerError,
+    ask_about,
 )
 from governance.data_classes import data_classes
 from governance.passes.calls import (
@@ -154,6 +155,9 @@ class Admissions:
             return held_early(call, "read", placed.problem, placed)
         live, handed_on = self._live.get(placed.step_id), self._handed_on.get(placed.step_id, ())
         try:
+            tenant = call.exchange.client.tenant_id
+            pseudonym = partial(subject_id, self._pseudonym_key, tenant)
+            ask_about(self._consents, tenant, call.people, pseudonym)
             end_user = self._end_user(call)
             admission = self._ask(
                 call,
@@ -376,10 +380,7 @@ class Admissions:
         if not call.end_user:
             return None
         tenant = call.exchange.client.tenant_id
-        subject = subject_id(self._pseudonym_key, tenant, call.end_user)
-        if isinstance(self._consents, EndUserLookup):
-            self._consents.ask(tenant, call.end_user, subject)
-        return subject
+        return subject_id(self._pseudonym_key, tenant, call.end_user)
 
     def _named(
         self, call: Call, names_of: Callable[[bytes, str, str], tuple[str, ...]]
@@ -387,9 +388,7 @@ class Admissions:
         """Return the names of others, and those that the end user has beside the usual one."""
         tenant = call.exchange.client.tenant_id
         named = [
-            subject
-            for one in (*([call.end_user] if call.end_user else []), *call.also_named)
-            for subject in names_of(self._pseudonym_key, tenant, one)
+            subject for one in call.people for subject in names_of(self._pseudonym_key, tenant, one)
         ]
         named += call.subjects
         end_user = subject_id(self._pseudonym_key, tenant, call.end_user) if call.end_user else None

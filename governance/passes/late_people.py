@@ -2,22 +2,23 @@
 
 Each gets a decision with these people, as of now: it loses what they take away, and an erasure finds it. Nothing is
 given back, not even what another was thought to have taken. What belongs to somebody who was erased meanwhile is
-due for removal at once. Where the consent service does not answer about the user, the step may not be used until it
-does.
+due for removal at once. Where the consent service does not answer about one of them, the step may not be used until
+it does.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from governance.consent import (
     CONVERSATION,
     ERASED,
     ConsentLookup,
-    EndUserLookup,
     NoAnswerError,
+    ask_about,
     taken_by_people,
     withheld_in,
 )
@@ -37,9 +38,9 @@ class _Verdict(NamedTuple):
     """Keyed pseudonyms of whom the call was taken to belong to before."""
     taken: list[tuple[set[Purpose], str]]
     awaits_answer: bool
-    """Nobody could be asked about the user."""
+    """Of one of them the consent service does not answer."""
     has_answer: bool
-    """The user was asked about, or there is nobody any more to ask about."""
+    """All for whom the step waited were asked about, or it belongs to others."""
 
     @property
     def is_erased(self) -> bool:
@@ -58,9 +59,22 @@ class LatePeople:
         pseudonym_key: bytes,
         now: datetime,
         assembly: Assembly,
+        *,
+        is_answer: bool = False,
     ) -> None:
-        """Judge at one moment; see :class:`governance.passes.admit.Admissions`."""
+        """Judge at one moment; see :class:`governance.passes.admit.Admissions`.
+
+        Args:
+            bundle: the policy.
+            consents: the registry of grants and withdrawals.
+            known: what the lake already holds.
+            pseudonym_key: names people.
+            now: the moment of decisions.
+            assembly: tells the people.
+            is_answer: they are all for whom the steps wait, and the consent service answers about them by now.
+        """
         self._bundle = bundle
+        self._is_answer = is_answer
         self._consents = consents
         self._pseudonym_key = pseudonym_key
         self._now = now
@@ -74,7 +88,7 @@ class LatePeople:
         self._verdicts = {key: self._judge(told[key], row) for key, row in self._rows.items()}
         self._ids: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         for key, row in self._rows.items():
-            people = _everybody(told[key])
+            people = told[key].people
             if people and not self._verdicts[key].is_erased:
                 self._ids[self._place(row)] |= dict.fromkeys(people)
 
@@ -171,14 +185,14 @@ class LatePeople:
         return row.tenant_id, moved
 
     def _judge(self, told: PlacedPeople, row: GovernanceRecord) -> _Verdict:
-        key, tenant, people = self._pseudonym_key, told.tenant_id, _everybody(told)
+        key, tenant, people = self._pseudonym_key, told.tenant_id, told.people
         end_user = subject_id(key, tenant, told.end_user) if told.end_user else None
         asked = [name for one in people for name in subject_ids(key, tenant, one)]
         recorded = [name for one in people for name in recorded_ids(key, tenant, one)]
         wrong = {name for one in told.before for name in recorded_ids(key, tenant, one)}
         is_answered = True
         try:
-            is_answered = self._ask(tenant, told.end_user, end_user)
+            is_answered = self._ask(tenant, people)
             taken = taken_by_people(
                 self._bundle.consent.spec,
                 self._consents,
@@ -195,18 +209,17 @@ class LatePeople:
             frozenset(wrong),
             taken,
             awaits_answer=not is_answered,
-            has_answer=is_answered and (end_user is not None or bool(told.before)),
+            has_answer=is_answered and (self._is_answer or bool(told.before)),
         )
         if verdict.is_erased:  # whatever the answer would be, it goes
             return verdict._replace(awaits_answer=False, has_answer=True)
         return verdict
 
-    def _ask(self, tenant: str, user: str | None, subject: str | None) -> bool:
-        """Ask about the user; return whether it is known now what they agreed to."""
-        if user is None or subject is None or not isinstance(self._consents, EndUserLookup):
-            return True
+    def _ask(self, tenant: str, people: Sequence[str]) -> bool:
+        """Ask about people; return whether it is known now what all of them agreed to."""
+        named = partial(subject_id, self._pseudonym_key, tenant)
         try:
-            self._consents.ask(tenant, user, subject)
+            ask_about(self._consents, tenant, people, named)
         except NoAnswerError:
             return False
         return True
@@ -219,7 +232,7 @@ def _merged(people: Sequence[PlacedPeople]) -> dict[tuple[str, str], PlacedPeopl
         key = (one.tenant_id, one.step_id)
         earlier = found.get(key, one)
         end_user = one.end_user or earlier.end_user
-        ids = dict.fromkeys((*_everybody(earlier), *_everybody(one)))
+        ids = dict.fromkeys((*earlier.people, *one.people))
         before = dict.fromkeys((*earlier.before, *one.before))
         found[key] = replace(
             one,
@@ -228,10 +241,6 @@ def _merged(people: Sequence[PlacedPeople]) -> dict[tuple[str, str], PlacedPeopl
             before=tuple(name for name in before if name not in ids),
         )
     return found
-
-
-def _everybody(told: PlacedPeople) -> tuple[str, ...]:
-    return (*([told.end_user] if told.end_user else []), *told.also_named)
 
 
 def _stored(

@@ -59,7 +59,7 @@ class PolicySettings(_Section):
 
 
 class ConsentSettings(_Section):
-    """A consent service of your own, asked about end users."""
+    """A consent service of your own, asked about every id of a person that a call gives."""
 
     url: str = ""
     """Asked with POST ``{"tenant": …, "end_user": …}``; answers ``{"purposes": […]}``. Empty: none."""

@@ -117,13 +117,12 @@ class QuarantineNotes:
             if call.exchange.released_of:
                 self._move(one.step_id, kept_as)
             if call.span is not None and one.problem is None:  # else its people are not all known
-                people = (*([call.end_user] if call.end_user else []), *call.also_named)
                 tenant = call.exchange.client.tenant_id
-                told.append((one.step_id, kept_as, HeldNote(tenant, people)))
+                told.append((one.step_id, kept_as, HeldNote(tenant, call.people)))
         for person in assembly.people:
             if person.step_id not in held and self._place(person.step_id).exists():
-                people = (*([person.end_user] if person.end_user else []), *person.also_named)
-                told.append((person.step_id, None, HeldNote(person.tenant_id, people)))
+                note = HeldNote(person.tenant_id, person.people)
+                told.append((person.step_id, None, note))
         for said in governed.feedback_held:
             tenant = said.feedback.client.tenant_id
             for step_id, kept_as in said.calls:

@@ -8,15 +8,16 @@ import json
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from governance.consent import ConsentLookup, EndUserLookup, NoAnswerError
+from governance.consent import ConsentLookup, NoAnswerError, ask_about
 from governance.redact.pseudonym import subject_id
 from headrace.app.context import AppContext
 from trajectory.assembly.result import PlacedPeople
@@ -58,12 +59,15 @@ class AwaitedPeople:
         self._consents = consents
 
     def keep(self, people: Iterable[PlacedPeople]) -> None:
-        """Keep these; for a step that is kept already they take the place of the others.
+        """Keep these beside those who are kept already, but for whom a step was wrongly taken to belong to.
 
         Raises:
             IntegrityError: the file is damaged.
         """
-        if rows := [(one.tenant_id, one.step_id, self._sealed(one)) for one in people]:
+        told = [*people]
+        kept = self._kept((one.tenant_id, one.step_id) for one in told)
+        joined = [_joined(one, kept) for one in told]
+        if rows := [(one.tenant_id, one.step_id, self._sealed(one)) for one in joined]:
             self._change(
                 "INSERT OR REPLACE INTO awaited (tenant, step, sealed) VALUES (?, ?, ?)", rows
             )
@@ -92,16 +96,28 @@ class AwaitedPeople:
             try:
                 self._ask(one)
             except NoAnswerError:
-                same = (one.tenant_id, one.end_user)
-                self.keep(other for other in found if (other.tenant_id, other.end_user) == same)
+                self.keep(other for other in found if _is_about_same(one, other))
                 break
             answered.append(one)
         return answered
 
     def _ask(self, one: PlacedPeople) -> None:
-        if one.end_user is not None and isinstance(self._consents, EndUserLookup):
-            subject = subject_id(self._pseudonym_key, one.tenant_id, one.end_user)
-            self._consents.ask(one.tenant_id, one.end_user, subject)
+        named = partial(subject_id, self._pseudonym_key, one.tenant_id)
+        ask_about(self._consents, one.tenant_id, one.people, named)
+
+    def _kept(self, steps: Iterable[_Step]) -> dict[_Step, PlacedPeople]:
+        """Return those who are kept for these steps, where some are."""
+        if not self._path.exists():
+            return {}
+        found: dict[_Step, PlacedPeople] = {}
+        with damage_told(self._path, _REMEDY), closing(self._open()) as file:
+            for step in steps:
+                row = file.execute(
+                    "SELECT sealed FROM awaited WHERE tenant = ? AND step = ?", step
+                ).fetchone()
+                if row is not None and (one := self._opened(step, row[0])) is not None:
+                    found[step] = one
+        return found
 
     def _first(self) -> list[PlacedPeople]:
         """Return the people of the steps that come first, of those that are stored still."""
@@ -159,6 +175,22 @@ class AwaitedPeople:
         file = open_shared(self._path, _SCHEMA, seconds=_LOCK_SECONDS, synchronous="FULL")
         file.execute("PRAGMA secure_delete = ON")  # who is forgotten is gone from the file
         return file
+
+
+def _joined(one: PlacedPeople, kept: Mapping[_Step, PlacedPeople]) -> PlacedPeople:
+    """Return people of a step with those who are kept for it."""
+    before = kept.get((one.tenant_id, one.step_id), one)
+    names = dict.fromkeys(
+        (*one.people, *(name for name in before.people if name not in one.before))
+    )
+    end_user = one.end_user or (before.end_user if before.end_user in names else None)
+    return replace(
+        one, end_user=end_user, also_named=tuple(name for name in names if name != end_user)
+    )
+
+
+def _is_about_same(one: PlacedPeople, other: PlacedPeople) -> bool:
+    return one.tenant_id == other.tenant_id and not {*one.people}.isdisjoint(other.people)
 
 
 def _bound(step: _Step) -> bytes:

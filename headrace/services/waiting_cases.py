@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 
 from governance.audit import GOVERNOR
@@ -17,6 +18,7 @@ from governance.consent import (
     ConsentLookup,
     EndUserLookup,
     NoAnswerError,
+    ask_about,
 )
 from governance.passes.shadows import AWAITS_CALL, judged_lines
 from governance.records import Disposition, QuarantineRecord
@@ -121,7 +123,7 @@ class WaitingCases:
         return answered
 
     def _ask(self, exchange: Exchange, case: Case) -> bool:
-        """Ask about the end user of a held call, whom its exchange names or its trace; return whether one does."""
+        """Ask about whom a held call's exchange names, or its trace; return whether one of them names its end user."""
         if not isinstance(self._consents, EndUserLookup):
             return True
         note = self._content.notes.of(case["step_id"])
@@ -131,7 +133,7 @@ class WaitingCases:
             if call.end_user and call.exchange.exchange_id == case["exchange_id"]:
                 tenant = call.exchange.client.tenant_id
                 key = self._app.secrets.derive(b"pseudonym")
-                self._consents.ask(tenant, call.end_user, subject_id(key, tenant, call.end_user))
+                ask_about(self._consents, tenant, call.people, partial(subject_id, key, tenant))
                 return True
         return False
 

@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from governance.consent import MemoryConsents
+from headrace.app.context import AppContext
+from headrace.app.settings import ConsentSettings
 from headrace.cli import run
 from headrace.services import quarantine
+from headrace.services.awaited_people import AwaitedPeople
+from headrace.services.consent_service import ServiceConsents
 from lakehouse.lake import Lake
 from proxy.spool import SpoolUnavailableError, SpoolWriter
 from tests.headrace.installations import ALL, PlantedInstallation, chat
 from tests.scenarios.test_late_users import TRACE, called, export, name_of, of, span
 from tests.support.consent_service import FAILURES, ConsentService, consent_service
+from trajectory.assembly.result import PlacedPeople
 from trajectory.exchange import Exchange
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -132,6 +138,44 @@ def test_what_the_service_refuses_the_later_calls_of_the_conversation_do_without
     assert house.usable() == [*[{"debug", "eval"}] * 3, {*ALL}]
     house.govern(call(5, "And now?"))
     assert house.usable()[-1] == {"debug", "eval"}
+
+
+@pytest.mark.parametrize("granted", [[], ["eval"], [*ALL]])
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_the_service_refuses_to_one_id_of_a_call_it_refuses_to_the_call(
+    house: AskingInstallation, granted: list[str], waits: bool
+) -> None:
+    house.service.granted = {OTHER: [*ALL], "u-17": granted}
+    house.service.silent_for = {"u-17"} if waits else set()
+    both = call(1, "Refund me.", user=OTHER, safety_identifier="u-17")
+    counts = house.govern(both, call(2, "Hello.", "s2", user=OTHER))
+    if waits:
+        assert counts == {"quarantined": 1, "stored": 1}
+        house.service.silent_for = set()
+        house.govern()
+    assert house.usable() == [*([{*granted}] if granted else []), {*ALL}]
+
+
+def test_people_whom_a_step_turns_out_to_name_one_after_another_wait_together(
+    house: AskingInstallation,
+) -> None:
+    house.govern(call(1, "Hello."))
+    (row,) = house.rows("SELECT step_id FROM steps")
+    app = AppContext(house.home.root, debug=False)
+    settings = ConsentSettings(url=house.service.url)
+    waiting = AwaitedPeople(app, ServiceConsents(MemoryConsents(), settings))
+    first = PlacedPeople("acme", str(row["step_id"]), PERSON, (), ())
+    beside = replace(first, end_user=None, also_named=("u-17",))
+    waiting.keep([first])
+    waiting.keep([beside])
+    assert waiting.answered() == [replace(first, also_named=("u-17",))]
+    assert house.service.names() == [PERSON, "u-17"]
+    house.service.silent_for = {"u-18"}
+    waiting.keep([replace(beside, also_named=("u-18",), before=(PERSON,))])
+    assert waiting.answered() == []
+    house.service.silent_for = set()
+    (both,) = waiting.answered()
+    assert both.people == ("u-18", "u-17")
 
 
 def test_a_person_of_whom_the_service_never_speaks_stops_nobody(house: AskingInstallation) -> None:

@@ -99,6 +99,11 @@ class PlacedPeople:
     before: tuple[str, ...] = field(repr=False)
     """Whom earlier batches took it to belong to, who may be others; nobody where the call itself names one."""
 
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Return all of them, the end user first."""
+        return (*([self.end_user] if self.end_user else []), *self.also_named)
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedFeedback:

@@ -19,8 +19,8 @@ In every dialect the end user may also stand in the header `x-headrace-end-user`
 passed on), in OpenAI's `openai-safety-identifier`, in W3C baggage (`enduser.id`, `user.id`), or under `user_id`,
 `end_user_id`, `end_user`, `user.id` in `metadata`, `labels`, `requestMetadata` or MCP's `_meta` (there also
 `openai/subject`). A span of a trace export is of the user whom it names (`user.id`, `enduser.id`), else the nearest
-span around it, also one that [comes later](protocol.md#whose-call-it-is). Whole numbers name people, too. Each of them is redacted, counts for withdrawals and is found by an erasure; a grant or
-a consent service is asked about the strongest. `prompt_cache_key` names nobody.
+span around it, also one that [comes later](protocol.md#whose-call-it-is). Whole numbers name people, too. Each of them is redacted, counts for withdrawals and is found by an erasure; a
+consent service is asked about each, a grant looked for under the strongest. `prompt_cache_key` names nobody.
 
 **model** and **tool** calls become steps, **control** calls a line in the ledger without content.
 """

@@ -159,7 +159,7 @@ def test_a_consent_service_is_asked_and_without_an_answer_nothing_is_allowed() -
     known, _ = stored()
     service = Service("eval")
     row = one(judged(known, told("step2", "maria7", "kim8"), consents=service))
-    assert service.asked == ["maria7"]
+    assert service.asked == ["maria7", "kim8"]
     assert {*ALL_PURPOSES} - {*row.purposes} == {"eval"}
     row = one(judged(known, told("step4"), consents=Service(fails=True)))
     assert row.purposes == ()
@@ -220,6 +220,18 @@ def test_without_an_answer_the_step_may_not_be_used_until_there_is_one() -> None
     assert again.decided_at > row.decided_at > before.governance[0].decided_at
     assert known.unanswered("acme", ["t1"]) == {}
     assert answered(known, batch, Service("eval")) == {}
+
+
+def test_a_step_waits_for_the_answer_about_whom_it_names_beside_its_user() -> None:
+    known, before = stored()
+    batch = judged(known, told("step2", None, "kim8"), consents=Service(silent=True))
+    assert (one(batch).decision, one(batch).purposes) == ("quarantine", ALL_PURPOSES)
+    assert batch.awaited == told("step2", None, "kim8").people
+    other = judged(known, told("step2", "maria7"), consents=Service())
+    assert (one(other).decision, other.answered) == ("quarantine", ())
+    (again,) = answered(known, batch, Service("eval")).values()
+    assert again.decision == before.governance[0].decision
+    assert {*ALL_PURPOSES} - {*again.purposes} == {"eval"}
 
 
 def test_what_is_taken_while_a_step_waits_is_not_given_back() -> None:

@@ -15,7 +15,13 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, ToolDispatch
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.hints import common_hints, retry_count, trace_hint
+from trajectory.dialects.hints import (
+    common_hints,
+    retry_count,
+    trace_hint,
+    users_in,
+    with_people,
+)
 from trajectory.dialects.jsonrpc import (
     JsonRpcAnswer,
     answer_to,
@@ -274,17 +280,24 @@ def _answered_by_client(call: Call, streams: _Streams) -> Call:
 
 
 def _asked(call: Call, question: JsonObject, answer: JsonRpcAnswer) -> Call:
-    """Return a server's question to a person or to its client's model, with the answer, as a step."""
+    """Return a server's question to a person or to its client's model, with the answer, as a step.
+
+    It belongs to whom either names.
+    """
     method = as_text(question.get("method")) or ""
+    parameters = as_object(question.get("params"))
+    ext: JsonObject = {"event": _ASKED[method]}
+    if parameters.get("_meta"):
+        ext["params"] = only(parameters, names("_meta"))
     dispatch = ToolDispatch(
         name=method,
-        arguments=name_media(without(as_object(question.get("params")), names("_meta task"))),
+        arguments=name_media(without(parameters, names("_meta task"))),
         result=None,
         is_error=False,
         server=clean_text(call.exchange.upstream + call.exchange.request.path),
     )
-    step = replace(call, kind=CallKind.TOOL, dispatch=dispatch, ext={"event": _ASKED[method]})
-    return _answered(step, answer)
+    step = _answered(replace(call, kind=CallKind.TOOL, dispatch=dispatch, ext=ext), answer)
+    return with_people(step, users_in(as_object(as_object(answer.result).get("_meta"))))
 
 
 def _joined(call: Call, streams: _Streams) -> Call:
@@ -317,7 +330,8 @@ def with_answer(exchange: Exchange, call: Call) -> Exchange:
     elif dispatch.name in _ASKED and method_of(posted) == "response":
         answers = (one for one in posted if name_media(one.get("result")) == dispatch.result)
         told = next(answers, posted[0])
-        question: JsonObject = {"method": dispatch.name, "params": dispatch.arguments}
+        asked_with = {**as_object(dispatch.arguments), **as_object(call.ext.get("params"))}
+        question: JsonObject = {"method": dispatch.name, "params": asked_with}
         brought = {"id": told.get("id"), **question}
     else:
         return exchange

@@ -1,11 +1,12 @@
 """OpenAI Realtime: a turn of a conversation, as ``trajectory.dialects.websocket_turns`` gathers it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import parse_qs
 
 from trajectory.call import Call, CallKind, Usage
 from trajectory.canonical import JsonObject
-from trajectory.dialects.hints import realtime_hints
+from trajectory.dialects.hints import realtime_hints, users_in
 from trajectory.dialects.openai_responses.read import read_finish, read_items, turn_of
 from trajectory.dialects.openai_responses.stream import assemble_events
 from trajectory.dialects.reader import DialectOutput, assistant, model_call, posted_to
@@ -70,6 +71,7 @@ class OpenAIRealtime:
         )
         return replace(
             call,
+            also_named=tuple(_people(request)),
             context=_context(asked, request),
             output=assistant(turn_of(as_list(value.get("output")))),
             tools=tuple(objects(asked.get("tools"))),
@@ -81,6 +83,13 @@ class OpenAIRealtime:
             usage=_usage(value),
             error=call.error or _failure(value),
         )
+
+
+def _people(request: JsonObject) -> Iterator[str]:
+    """Yield whom a response names as the one who used the application, or the tracing of its session."""
+    tracing = as_object(as_object(request.get("session")).get("tracing"))
+    for holder in (as_object(request.get("response")), tracing):
+        yield from users_in(as_object(holder.get("metadata")))
 
 
 def _context(asked: JsonObject, request: JsonObject) -> tuple[Message, ...]:

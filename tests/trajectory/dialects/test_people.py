@@ -8,6 +8,7 @@ import pytest
 
 from trajectory.call import Call
 from trajectory.canonical import JsonObject
+from trajectory.dialects.mcp import with_answer
 from trajectory.dialects.registry import read_exchange
 from trajectory.exchange import (
     ClientIdentity,
@@ -18,12 +19,19 @@ from trajectory.exchange import (
     HttpResponse,
     SpoolPosition,
 )
+from trajectory.reader import read_records
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 CHAT, GEMINI = "/v1/chat/completions", "/v1/models/gemini-x:generateContent"
 RESPONSES, BEDROCK = "/v1/responses", "/model/nova/converse"
 TOOL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
 SEND = {"jsonrpc": "2.0", "id": 1, "method": "message/send"}
+ASK: JsonObject = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "elicitation/create",
+    "params": {"message": "Sure?", "_meta": {"user_id": "q"}},
+}
 
 
 def read(path: str, body: JsonObject, headers: Headers = ()) -> Call:
@@ -69,6 +77,18 @@ def read(path: str, body: JsonObject, headers: Headers = ()) -> Call:
             ("9",),
         ),
         (
+            "/v1/realtime",
+            {
+                "session": {"tracing": {"metadata": {"user_id": "t"}}},
+                "response": {"metadata": {"user_id": "9"}},
+                "items": [],
+            },
+            (),
+            ("9", "t"),
+        ),
+        ("/v1/realtime", {"session": {"tracing": "auto"}, "items": []}, (), ()),
+        ("/mcp", ASK, (("x-headrace-origin", "server"),), ("q",)),
+        (
             "/agent",
             {
                 **SEND,
@@ -96,7 +116,25 @@ def test_everybody_is_named(
 ) -> None:
     call = read(path, body, headers)
     assert call.kind != "opaque"
-    assert ((call.end_user,) if call.end_user else ()) + call.also_named == named
+    assert call.people == named
+
+
+def test_an_answer_to_a_servers_question_is_of_whom_either_names() -> None:
+    """Also where it is read again without the stream that brought the question."""
+    answer: JsonObject = {"action": "accept", "_meta": {"user_id": "a"}}
+    session = (("mcp-session-id", "s"),)
+    posted = read("/mcp", {"jsonrpc": "2.0", "id": 1, "result": answer}, session).exchange
+    told = b"data: " + json.dumps(ASK).encode() + b"\n\n"
+    stream = replace(
+        posted,
+        exchange_id="1" * 32,
+        request=replace(posted.request, method="GET", body=b""),
+        response=HttpResponse(200, (("content-type", "text/event-stream"),), told),
+    )
+    (joined, _), _ = read_records([posted, stream])
+    assert joined.people == ("a", "q")
+    (alone,), _ = read_records([with_answer(joined.exchange, joined)])
+    assert alone.people == ("a", "q")
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,8 @@ class Placer:
     def _chain(self, fact: Fact, head: ChainNode, parent: StepNode) -> tuple[bytes, bytes]:
         """Return the loose and the exact chain over a parent's conversation and what was sent."""
         loose, exact = parent.context, parent.exact_context_hash()
+        if fact.is_look_up:  # it sent nothing, so who sends all of it goes on from here
+            return lengthen(loose), lengthen(exact)
         if _has_answer(fact, parent):
             loose = parent.conversation or loose
             exact = parent.exact_conversation_hash() or exact

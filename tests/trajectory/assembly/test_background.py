@@ -89,6 +89,39 @@ def test_the_answer_of_a_look_up_goes_on_from_what_was_asked(size: int, streamed
     assert len({item.trajectory_id for item in (asked, answer, again, after)}) == 1
 
 
+@pytest.mark.parametrize("size", [1, 9])
+def test_a_chat_that_xai_deferred_has_the_answer_that_its_look_up_brings(size: int) -> None:
+    world = World()
+    question = user("an essay about lamps")
+    words = {"role": "assistant", "content": "Lamps are good."}
+    chat = {
+        "id": "c0",
+        "object": "chat.completion",
+        "model": "m-1",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": words}],
+        "usage": {"prompt_tokens": 27, "completion_tokens": 48, "total_tokens": 75},
+    }
+    path, told = "/v1/chat/deferred-completion/f15c-114e", {"request_id": "f15c-114e"}
+    body = {"model": "m", "deferred": True, "messages": [question]}
+    calls = [
+        read_exchange(world.exchange("/v1/chat/completions", body, told)),
+        read_exchange(world.exchange(path, b"", b"", method="GET", status=202)),
+        read_exchange(world.exchange(path, b"", {"error": "x"}, method="GET", status=500)),
+        read_exchange(world.exchange(path, b"", chat, method="GET")),
+        world.chat([question, words, user("shorter")], words, tools=None),
+    ]
+    kinds = [call.kind for call in calls]
+    assert kinds == [CallKind.MODEL, *[CallKind.CONTROL] * 2, *[CallKind.MODEL] * 2]
+    asked, answer, after = in_batches(calls, size)
+    assert (asked.role_in_graph, asked.call.response_id) == ("queued", "f15c-114e")
+    assert (answer.parent_step_id, answer.role_in_graph) == (asked.step_id, "agent")
+    assert (answer.call.usage.input_tokens, answer.call.usage.output_tokens) == (27, 48)
+    assert (answer.context_keep, answer.new_messages) == (1, ())
+    assert (answer.call.response_id, answer.call.finish_reason) == ("c0", "stop")
+    assert after.parent_step_id == answer.step_id
+    assert len({one.trajectory_id for one in (asked, answer, after)}) == 1
+
+
 def test_what_a_broken_stream_brought_is_no_part_of_what_the_look_up_answers() -> None:
     world = World()
     begun = sse(

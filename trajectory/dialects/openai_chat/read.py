@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote
 
-from trajectory.call import Call, CallKind, TokenCapture, Usage
+from trajectory.call import ELSEWHERE, Call, CallKind, SessionHint, TokenCapture, Usage
 from trajectory.canonical import JsonObject, JsonValue
-from trajectory.dialects.hints import openai_hints
+from trajectory.dialects.hints import common_hints, openai_hints
 from trajectory.dialects.openai_chat.stream import assemble_chunks
 from trajectory.dialects.reader import (
     DialectOutput,
@@ -21,6 +21,7 @@ from trajectory.dialects.reader import (
 from trajectory.dialects.resends import read_list, read_tools, same_message
 from trajectory.dialects.response import ModelResponse, read_response
 from trajectory.dialects.wire import (
+    UnreadableError,
     as_id,
     as_integer,
     as_list,
@@ -69,14 +70,16 @@ _MESSAGE_READ = names(
 _CALL_READ = names("id type index function custom")
 _THOUGHT_READ = names("type thinking signature closed")
 _ROLES = {"function": "tool"}
+_LOOK_UP = re.compile(r"/chat/deferred-completion/([^/]+)/?$")
 
 
 class OpenAIChat:
-    """``POST …/chat/completions``."""
+    """``POST …/chat/completions``, and what brings the answer of a chat that xAI deferred."""
 
     name = "openai.chat"
     yields = DialectOutput(
-        "`POST …/chat/completions` (OpenAI, Azure OpenAI, vLLM and other compatible servers)",
+        "`POST …/chat/completions` (OpenAI, Azure OpenAI, vLLM and other compatible servers); look-ups"
+        " (`GET …/chat/deferred-completion/<id>`) that bring the answer of a chat that xAI deferred",
         CallKind.MODEL,
         streams="SSE",
         text=True,
@@ -91,12 +94,39 @@ class OpenAIChat:
 
     def matches(self, exchange: Exchange) -> bool:
         """Tell by the path."""
-        return posted_to(exchange, "/chat/completions")
+        return posted_to(exchange, "/chat/completions") or _looked_up(exchange) is not None
 
     def read(self, exchange: Exchange) -> Call:
         """Read the exchange; see :func:`trajectory.dialects.read_exchange`."""
+        if (name := _looked_up(exchange)) is not None:
+            return self._look_up(exchange, name)
         request = request_json(exchange)
-        return read_chat(self.name, exchange, request, read_response(exchange, assemble_chunks))
+        response = read_response(exchange, assemble_chunks)
+        value = response.value or {}
+        name = as_text(value.get("request_id"))
+        if request.get("deferred") is not True or name is None or value.get("choices"):
+            return read_chat(self.name, exchange, request, response)
+        # The look-up names it by this.
+        call = read_chat(self.name, exchange, request, replace(response, value={"id": name}))
+        return replace(call, ext={**call.ext, "answer": ELSEWHERE})
+
+    def _look_up(self, exchange: Exchange, name: str) -> Call:
+        """Read a look-up: it brings the answer of a deferred chat, once, or nothing yet."""
+        try:
+            response = read_response(exchange, assemble_chunks)
+        except UnreadableError:
+            response = ModelResponse(None)
+        if not objects((response.value or {}).get("choices")):
+            return Call(exchange, self.name, CallKind.CONTROL, hints=common_hints(exchange))
+        call = read_chat(self.name, exchange, {}, response)
+        asked = SessionHint("previous_response_id", name, "response")
+        return replace(call, hints=(*call.hints, asked))
+
+
+def _looked_up(exchange: Exchange) -> str | None:
+    """Return the id of the deferred chat whose answer is looked up; None where none is."""
+    found = _LOOK_UP.search(exchange.request.path) if exchange.request.method == "GET" else None
+    return unquote(found[1], errors="replace") if found else None
 
 
 def read_chat(

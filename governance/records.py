@@ -1,7 +1,7 @@
 """What governance writes down: decisions, the ledger of exchanges, quarantine; and a governed batch."""
 
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 
 from governance.consent import AWAITS_USER
@@ -118,12 +118,26 @@ class GovernanceRecord:
         reasons = tuple(one for one in self.reasons if one != awaited)
         return replace(self, decision=awaited.removeprefix(AWAITS_USER), reasons=reasons)
 
+    @property
+    def counts_from(self) -> datetime:
+        """From when on the step counts in its conversation; see :func:`counted_from`."""
+        return counted_from(self.started_at, self.decided_at)
+
     def decided_again(self, now: datetime) -> datetime:
         """Return the moment of a decision in place of this one; the latest holds, and a clock may have been ahead."""
         return max(now, self.decided_at + _TICK)
 
 
 _TICK = timedelta(microseconds=1)
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
+
+def counted_from(started_at: datetime, decided_at: datetime) -> datetime:
+    """Return from when on a call counts in its conversation: since it was made.
+
+    Nobody knows when that was if a clock dated it ahead of the decision; it is taken for the first.
+    """
+    return started_at if started_at <= decided_at else _FIRST
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from governance.policy.capture import CaptureField, CaptureLevel, FailedAttempts
 from governance.policy.consent import Purpose
 from governance.policy.documents import PolicyBundle
 from governance.policy.selector import Facts
+from governance.records import counted_from
 from governance.redact.pseudonym import recorded_ids, subject_id, subject_ids
 from governance.retention import judge_retention, retention_of
 from governance.stored_content import KnownContent, UnansweredCall
@@ -111,7 +112,8 @@ class Admissions:
             answer = self._admit(one, self._inherited(one, withheld))
             if isinstance(answer, AdmittedCall):
                 named = (*([answer.end_user] if answer.end_user else []), *answer.named)
-                people[_conversation(one)].append((one.call.exchange.started_at, named))
+                began = counted_from(one.call.exchange.started_at, self._now)
+                people[_conversation(one)].append((began, named))
             if answer.admission is not None:
                 withheld[_conversation(one)] = answer.admission.consent.withheld
             if isinstance(answer, AdmittedCall):
@@ -294,7 +296,7 @@ class Admissions:
                 asked[one.call.exchange.client.tenant_id].add(one.source_trajectory_id)
         for tenant, names in asked.items():
             for row in self._known.decisions_in(tenant, names):
-                found[tenant, row.trajectory_id].append((row.started_at, row.subjects))
+                found[tenant, row.trajectory_id].append((row.counts_from, row.subjects))
         return found
 
     def _hand_on(
@@ -338,7 +340,7 @@ class Admissions:
         """
         began = one.placed.call.exchange.started_at
         before = {
-            name: [call for call in calls if call.started_at < began]
+            name: [call for call in calls if counted_from(call.started_at, self._now) < began]
             for name in self._gone_on(one.placed)
             if (calls := unanswered.get((one.tenant_id, name)))
         }

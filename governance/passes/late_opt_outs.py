@@ -13,7 +13,7 @@ from typing import NamedTuple
 from governance.consent import CONVERSATION, withheld_in
 from governance.passes.calls import Admission
 from governance.policy.consent import Purpose
-from governance.records import GovernanceRecord
+from governance.records import GovernanceRecord, counted_from
 from governance.stored_content import KnownContent
 from trajectory.assembly.placer import STANDS_ON
 from trajectory.assembly.result import PlacedCall, PlacedCorrection
@@ -28,7 +28,7 @@ class TakenLate(NamedTuple):
     tenant_id: str
     trajectory_id: str
     started_at: datetime
-    """When the call was made; what came before it is left alone."""
+    """Since when the call counts; what came before it is left alone."""
     purposes: frozenset[Purpose]
 
 
@@ -74,7 +74,8 @@ class LateOptOuts:
         self._taken: dict[_Place, list[tuple[datetime, frozenset[Purpose]]]] = defaultdict(list)
         for placed, admission in judged:
             if taken := admission.consent.newly_withheld:
-                self._taken[_own(placed)].append((placed.call.exchange.started_at, taken))
+                began = counted_from(placed.call.exchange.started_at, now)
+                self._taken[_own(placed)].append((began, taken))
         for tenant, trajectory, started_at, taken in told:
             self._taken[tenant, trajectory].append((started_at, taken))
         corrected = self._corrected(judged, corrections)
@@ -149,7 +150,7 @@ class LateOptOuts:
         for tenant, trajectories in _by_tenant(places).items():
             for row in self._read(tenant, trajectories):
                 if self._place(row) in places and (lost := withheld_in(row.reasons)):
-                    self._taken[self._place(row)].append((row.started_at, lost))
+                    self._taken[self._place(row)].append((row.counts_from, lost))
 
     def _hand_on(self, fresh: Sequence[_HandedOn]) -> None:
         """Let sessions lose what the conversations that they stand on lost before them."""
@@ -160,7 +161,8 @@ class LateOptOuts:
             for one in (*(one for one in fresh if one.source in rest), *stored):
                 lost = self._lost(one.source, one.started_at)
                 if not lost <= self._lost(one.place, one.started_at) | one.obeys:
-                    self._taken[one.place].append((one.started_at, lost))
+                    began = counted_from(one.started_at, self._now)
+                    self._taken[one.place].append((began, lost))
                     reached.add(one.place)
             rest = reached
 

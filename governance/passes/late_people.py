@@ -121,7 +121,7 @@ class LatePeople:
         for row in self._rows.values():
             lost = withheld_in(self.named(row, not_rewritten).reasons) - withheld_in(row.reasons)
             if lost:
-                yield TakenLate(*self._place(row), row.started_at, lost)
+                yield TakenLate(*self._place(row), row.counts_from, lost)
 
     def named(
         self, row: GovernanceRecord, not_rewritten: Mapping[tuple[str, str], str]

@@ -192,7 +192,7 @@ def _live(
             people = (
                 person
                 for other in around[row.trajectory_id]
-                if other.started_at <= row.started_at
+                if other.counts_from <= row.started_at
                 for person in other.subjects
             )
             found[name] = LiveCall(row, tuple(dict.fromkeys([*row.subjects, *people])))

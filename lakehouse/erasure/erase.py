@@ -317,8 +317,9 @@ def _concerned(lake: "Lake", tenant: str, subjects: Sequence[str]) -> list[dict[
     rows: list[dict[str, Any]] = lake.query(
         """
         WITH RECURSIVE concerned AS (
-            SELECT subject, trajectory_id, min(started_at) AS since FROM (
-                SELECT unnest(subjects) AS subject, trajectory_id, started_at FROM governance
+            SELECT subject, trajectory_id, min(begun) AS since FROM (
+                SELECT unnest(subjects) AS subject, trajectory_id,
+                       counts_from(started_at, started_at > decided_at) AS begun FROM governance
                 WHERE tenant_id = $tenant AND list_has_any(subjects, $subjects::VARCHAR[])
             ) WHERE list_contains($subjects::VARCHAR[], subject) GROUP BY ALL
             UNION

@@ -107,6 +107,33 @@ def test_an_opt_out_that_comes_late_reaches_later_calls_that_are_stored(
     assert purposes(house) == [*expected[number], LEFT]
 
 
+AHEAD = 90_000
+"""Number of a call that a clock dated a day ahead."""
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("withdraws", [False, True])
+def test_a_call_that_a_clock_dated_ahead_counts_for_its_whole_conversation(
+    house: PlantedInstallation,
+    capsys: pytest.CaptureFixture[str],
+    batches: int,
+    withdraws: bool,
+) -> None:
+    """Nobody knows what came before it."""
+    first = call(AHEAD, said("I am Jo."), user=PERSON)
+    if not withdraws:
+        first = call(AHEAD, said("I have diabetes."), OPT_OUT)
+    whole = [first, call(2, said("Thanks.")), call(3, said("Hello."), session="s9")]
+    for part in [whole] if batches == 1 else [whole[:1], whole[1:]]:
+        house.govern(*part)
+    if withdraws:
+        withdraw = ["consent", "withdraw", PERSON, "--tenant", "acme", "--purpose"]
+        for purpose in sorted({*ALL} - LEFT):
+            assert run([*withdraw, purpose]) == 0
+    capsys.readouterr()
+    assert purposes(house) == [LEFT, {*ALL}, LEFT]
+
+
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_opt_out_goes_with_a_history_that_another_session_takes_over(
     house: PlantedInstallation, batches: int

@@ -15,6 +15,11 @@ SELECT * FROM governance WHERE hash(tenant_id, step_id) IN (FROM repeated.govern
 QUALIFY row_number() OVER (PARTITION BY tenant_id, step_id ORDER BY decided_at DESC) = 1;
 COMMENT ON VIEW governance_latest IS 'The decision that holds for each step';
 
+-- Nobody knows when a step was made that a clock dated ahead of a decision on it: it is taken for
+-- the first of its trajectory.
+CREATE OR REPLACE MACRO counts_from(started_at, is_ahead) AS
+CASE WHEN is_ahead THEN '-infinity'::TIMESTAMPTZ ELSE started_at END;
+
 -- Per step: the decision that holds, and its purposes less what was withdrawn since. A person
 -- whom a step names is in the conversation of all later steps of its trajectory; so is the end user
 -- of a held call, or one who was told late, whom the consent service did not answer for. Sessions
@@ -28,28 +33,38 @@ WITH RECURSIVE gone AS (
     ) = 1 AND NOT granted
     UNION ALL
     SELECT tenant_id, subject, 'erased' FROM erasures WHERE subject NOT IN ('*', '')
+), unanswered AS (
+    SELECT tenant_id, trajectory_id, min(begun) AS begun FROM (
+        SELECT tenant_id, trajectory_id, counts_from(started_at, started_at > recorded_at) AS begun
+        FROM quarantined WHERE reason = 'consent:awaits-answer' AND status <> 'released'
+        UNION ALL
+        SELECT tenant_id, trajectory_id, counts_from(started_at, started_at > decided_at)
+        FROM governance_latest WHERE decision = 'quarantine' AND len(list_filter(
+            reasons, lambda one: starts_with(one, 'consent:awaits-answer:'))) > 0
+    ) GROUP BY ALL
+), ahead AS (
+    SELECT DISTINCT tenant_id, step_id FROM governance WHERE started_at > decided_at
+    AND tenant_id IN (SELECT tenant_id FROM gone UNION ALL SELECT tenant_id FROM unanswered)
 ), named AS (
-    SELECT tenant_id, trajectory_id, started_at, unnest(list_append(subjects, '*')) AS subject
-    FROM governance_latest WHERE tenant_id IN (SELECT tenant_id FROM gone)
+    SELECT g.tenant_id, g.trajectory_id, counts_from(g.started_at, a.step_id IS NOT NULL) AS begun,
+           unnest(list_append(g.subjects, '*')) AS subject
+    FROM governance_latest g
+    LEFT JOIN ahead a ON g.tenant_id = a.tenant_id AND g.step_id = a.step_id
+    WHERE g.tenant_id IN (SELECT tenant_id FROM gone)
 ), losses AS MATERIALIZED (
-    SELECT n.tenant_id, n.trajectory_id, w.lost, min(n.started_at) AS begun
+    SELECT n.tenant_id, n.trajectory_id, w.lost, min(n.begun) AS begun
     FROM named n JOIN gone w ON n.tenant_id = w.tenant_id AND n.subject = w.subject
     GROUP BY ALL
     UNION ALL
-    SELECT tenant_id, trajectory_id, 'unanswered', min(started_at) FROM (
-        SELECT tenant_id, trajectory_id, started_at FROM quarantined
-        WHERE reason = 'consent:awaits-answer' AND status <> 'released'
-        UNION ALL
-        SELECT tenant_id, trajectory_id, started_at FROM governance_latest
-        WHERE decision = 'quarantine' AND len(list_filter(
-            reasons, lambda one: starts_with(one, 'consent:awaits-answer:'))) > 0
-    ) GROUP BY ALL
+    SELECT tenant_id, trajectory_id, 'unanswered', begun FROM unanswered
 ), handed_on AS MATERIALIZED (
     SELECT l.tenant_id, f.trajectory_id AS source_id, t.trajectory_id,
-           CASE WHEN l.kind = 'shadow' THEN f.started_at ELSE t.started_at END AS begun
+           CASE WHEN l.kind = 'shadow' THEN f.started_at ELSE t.started_at END AS moment,
+           counts_from(moment, a.step_id IS NOT NULL) AS begun
     FROM links l
     JOIN steps f ON f.tenant_id = l.tenant_id AND f.step_id = l.from_step_id
     JOIN steps t ON t.tenant_id = l.tenant_id AND t.step_id = l.to_step_id
+    LEFT JOIN ahead a ON a.tenant_id = l.tenant_id AND a.step_id = l.to_step_id
     WHERE l.kind IN ('prefix', 'subagent_call', 'shadow') AND f.trajectory_id <> t.trajectory_id
       AND l.tenant_id IN (SELECT tenant_id FROM losses)
 ), since AS (
@@ -57,7 +72,7 @@ WITH RECURSIVE gone AS (
     UNION
     SELECT h.tenant_id, h.trajectory_id, s.lost, h.begun FROM since s
     JOIN handed_on h ON h.tenant_id = s.tenant_id AND h.source_id = s.trajectory_id
-     AND h.begun >= s.begun
+     AND h.moment >= s.begun
 ), taken AS (
     SELECT tenant_id, trajectory_id, min(begun) FILTER (lost = 'erased') AS erased,
            min(begun) FILTER (lost = 'unanswered') AS unanswered,

@@ -336,6 +336,33 @@ def test_what_a_person_takes_back_goes_with_what_was_handed_on_since_and_with_it
     assert [row["step_id"] for row in left] == ["t1-s0", "t2-s0", "t6-s0"]
 
 
+def test_a_step_that_a_clock_dated_ahead_is_taken_for_the_first_of_its_trajectory(
+    lake: Lake,
+) -> None:
+    hour = make.NOON + timedelta(hours=1)
+    ahead, after = make.step("t1", 1, started_at=hour), make.step("t1", 2)
+    helper, beside = make.step("t2", 1, started_at=hour), make.step("t2", 2)
+    decided = make.NOON + timedelta(seconds=9)
+    link = Link("acme", "subagent_call", after.step_id, helper.step_id, "t2", make.NOON)
+    rows_of = [
+        make.governed(one, decided_at=decided, subjects=("p1",) if one is ahead else ())
+        for one in (ahead, after, helper, beside)
+    ]
+    again = replace(rows_of[0], decided_at=hour + timedelta(hours=1))
+    put(
+        lake,
+        GovernedBatch(
+            steps=(ahead, after, helper, beside), links=(link,), governance=(*rows_of, again)
+        ),
+        make.batch("t3", steps=1),
+    )
+    lake.append_rows("consents", [{
+        "tenant_id": "acme", "subject": "p1", "purpose": purpose, "granted": False,
+        "source": "cli", "recorded_at": make.NOON,
+    } for purpose in ("train_sft", "debug")])  # fmt: skip
+    assert rows(lake, "SELECT step_id FROM eligible_steps") == [{"step_id": "t3-s0"}]
+
+
 def test_a_requested_erasure_blocks_at_once(lake: Lake) -> None:
     one = make.step("t1", 0)
     put(lake, GovernedBatch(steps=(one,), governance=(make.governed(one, subjects=("p1",)),)))

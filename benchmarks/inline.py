@@ -254,7 +254,7 @@ def _ok(_: ReceivedRequest) -> Reply:
 
 def without_exact_tokens(folder: Path, seed: int, count: int) -> dict[str, float]:
     """Return the share of personal orders whose tokens the lake does not have, by route."""
-    bundle = inline_setup(folder / "policy", routes=["wire"], budget_ms=600_000).bundle
+    bundle = inline_setup(folder / "policy", routes=["wire"], budget_ms=600_000).folder
     house = PlantedInstallation(folder / "home", str(bundle))
     inline = InlineSetup.of(load_bundle(bundle), house.home, house.secrets)
     orders = [task.prompt for task in make_tasks(seed, "train", count * 9) if task.planted][:count]

@@ -101,30 +101,27 @@ def build_detectors(spec: RedactionSpec, entities: frozenset[str], base: Path) -
     return detectors
 
 
-def wire_redactors_of(
-    bundle: PolicyBundle, count: int, *, pseudonym_key: bytes
+def build_wire_redactors(
+    spec: RedactionSpec, count: int, *, pseudonym_key: bytes, base: Path
 ) -> tuple[WireRedactor, ...]:
-    """Return what puts surrogates into requests; none where the bundle does not ask for it.
+    """Return what puts surrogates into requests; none where the policy does not ask for it.
 
     Args:
-        bundle: the policy.
+        spec: the policy's ``spec``.
         count: one for each thread; they share what they found.
         pseudonym_key: names data subjects as redaction at rest does.
+        base: folder that recogniser files of the policy are relative to.
 
     Raises:
-        PolicyError: what it asks for is not there; the text names file, line and field.
+        FieldError: what it asks for is not there.
     """
-    spec = bundle.redaction.spec
     if spec.inline is None:
         return ()
     sought = wire_spec(spec, spec.inline.sought(spec.operators()))
     memory = DetectionMemory()
     made = []
     for _ in range(count):
-        try:
-            detectors = build_detectors(sought, frozenset(sought.operators()), bundle.path)
-        except FieldError as error:
-            raise bundle.located("Redaction", error) from error
+        detectors = build_detectors(sought, frozenset(sought.operators()), base)
         made.append(
             WireRedactor(
                 sought,
@@ -136,6 +133,22 @@ def wire_redactors_of(
         )
         made[-1].warm()
     return tuple(made)
+
+
+def wire_redactors_of(
+    bundle: PolicyBundle, count: int, *, pseudonym_key: bytes
+) -> tuple[WireRedactor, ...]:
+    """Return what puts surrogates into requests by a bundle; see :func:`build_wire_redactors`.
+
+    Raises:
+        PolicyError: what it asks for is not there; the text names file, line and field.
+    """
+    try:
+        return build_wire_redactors(
+            bundle.redaction.spec, count, pseudonym_key=pseudonym_key, base=bundle.path
+        )
+    except FieldError as error:
+        raise bundle.located("Redaction", error) from error
 
 
 def redactor_of(

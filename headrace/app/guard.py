@@ -1,5 +1,6 @@
 """What judges tool calls in gateways: documents of kind Action in the policy's folder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from proxy.guard.rules import ActionRules
 from trajectory.canonical import JsonObject, content_hash
 from trajectory.dialects.operations import Operation
 from trajectory.documents.problems import validate
-from trajectory.errors import ConfigurationError
 
 
 def read_actions(folder: Path) -> list[Action]:
@@ -48,16 +48,19 @@ def credential_of(secrets: Secrets) -> str:
     return f"hro_{secrets.derive(b'operators').hex()}"
 
 
-def hash_of(documents: list[Action]) -> str:
+def hash_of(documents: Sequence[Action]) -> str:
     """Return the hash by which decisions name the documents that made them."""
     return content_hash([document.model_dump(mode="json") for document in documents])
 
 
 @dataclass(frozen=True, slots=True)
 class GuardSetup:
-    """Travels to each worker, which reads its own rules."""
+    """Travels to each worker, which makes its own rules of it.
 
-    folder: Path
+    One that is started again judges as the others do, whatever the folder says since.
+    """
+
+    documents: tuple[Action, ...]
     content_hash: str
     routes: tuple[Route, ...]
     approvals: Path
@@ -80,7 +83,7 @@ class GuardSetup:
         if not documents:
             return None
         return cls(
-            folder=bundle.path.absolute(),
+            documents=tuple(documents),
             content_hash=hash_of(documents),
             routes=routes,
             approvals=home.approvals,
@@ -91,23 +94,16 @@ class GuardSetup:
         )
 
     def __call__(self) -> GuardTerms | None:
-        """Read the rules; called once in each worker.
-
-        Raises:
-            ConfigurationError: they have changed meanwhile.
-        """
-        documents = read_actions(self.folder)
-        if hash_of(documents) != self.content_hash:
-            raise ConfigurationError("the policy changed while the gateway started; start it again")
+        """Make the rules; called once in each worker."""
         rules = {
             route.name: RouteRules(found, _operations(route), _bases(route))
             for route in self.routes
-            if (found := _rules_for(documents, route)) is not None
+            if (found := _rules_for(self.documents, route)) is not None
         }
         answers = {
             route.name: found
             for route in self.routes
-            if (found := _rules_for_answers(documents, route)) is not None
+            if (found := _rules_for_answers(self.documents, route)) is not None
         }
         if not rules and not answers:
             return None
@@ -164,13 +160,13 @@ def check_actions(documents: list[Action], routes: tuple[Route, ...]) -> None:
                 )
 
 
-def _rules_for(documents: list[Action], route: Route) -> ActionRules | None:
+def _rules_for(documents: Sequence[Action], route: Route) -> ActionRules | None:
     if route.kind != "tool":
         return None
     return rules_of(one for one in documents if {route.name, ALL} & {*one.spec.routes})
 
 
-def _rules_for_answers(documents: list[Action], route: Route) -> ActionRules | None:
+def _rules_for_answers(documents: Sequence[Action], route: Route) -> ActionRules | None:
     if route.kind != "model":
         return None
     return rules_of(one for one in documents if {route.name, ALL} & {*one.spec.answers})

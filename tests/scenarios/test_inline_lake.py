@@ -32,7 +32,7 @@ def test_tokens_of_personal_calls_stay_exact_and_a_person_can_be_erased(
     monkeypatch.delenv("HEADRACE_MASTER_KEY", raising=False)
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
     terms: dict[str, Any] = {"routes": ["wire"], "surrogates": surrogates, "budget_ms": 600_000}
-    bundle = inline_setup(tmp_path / "policy", **terms).bundle
+    bundle = inline_setup(tmp_path / "policy", **terms).folder
     house = PlantedInstallation(tmp_path / "home", str(bundle))
     inline = InlineSetup.of(load_bundle(bundle), house.home, house.secrets)
     with Upstream(with_token_ids) as upstream:

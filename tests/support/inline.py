@@ -26,8 +26,16 @@ def inline_setup(folder: Path, **inline: Any) -> InlineSetup:
     document = yaml.safe_load(path.read_text())
     document["spec"]["inline"] = inline
     path.write_text(yaml.safe_dump(document))
-    made = load_bundle(folder).content_hash
-    return InlineSetup(folder, made, SCOPE_KEY, PSEUDONYM_KEY, folder.with_name("histories.sqlite"))
+    bundle = load_bundle(folder)
+    return InlineSetup(
+        bundle.redaction.spec,
+        bundle.sources["Redaction"],
+        folder,
+        {},
+        SCOPE_KEY,
+        PSEUDONYM_KEY,
+        folder.with_name("histories.sqlite"),
+    )
 
 
 @dataclass(frozen=True)

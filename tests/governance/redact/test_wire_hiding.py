@@ -90,7 +90,7 @@ def test_a_field_that_stands_twice_is_refused(body: bytes) -> None:
 
 def test_nobody_holds_the_others_up_longer_than_a_request_may_wait(tmp_path: Path) -> None:
     setup = inline_setup(tmp_path / "policy", routes=["model"])
-    made, beside = wire_redactors_of(load_bundle(setup.bundle), 2, pseudonym_key=KEY)
+    made, beside = wire_redactors_of(load_bundle(setup.folder), 2, pseudonym_key=KEY)
     said = [{"role": "user", "content": f"{at} {SAID}"} for at in range(600)]
     request = ChatRequest(json.dumps({"messages": said}).encode())
     put = partial(made.pseudonymise, tenant="acme", key=KEY)

@@ -163,9 +163,7 @@ class LineGuard:
     def _goes_on(self, line: bytes) -> bool:
         """Judge a line; what waits or is denied is dealt with here."""
         content = line.strip(b"\r\n")
-        step_id = (
-            "" if self._listener is None else self._listener.message(content, from_client=True)
-        )
+        step_id = self._recorded(content, from_client=True)
         if not content:
             return True
         try:
@@ -274,8 +272,17 @@ class LineGuard:
         error: JsonObject = {"code": _CODE, "message": text}
         self._say(json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode())
 
+    def _recorded(self, line: bytes, *, from_client: bool) -> str:
+        """Let a line be recorded; return the step that it is, where it is one."""
+        if self._listener is None:
+            return ""
+        try:
+            return self._listener.message(line, from_client=from_client)
+        except Exception:  # noqa: BLE001 - the line goes on whatever capture does
+            self._counters.faults += 1
+            return ""
+
     def _say(self, message: bytes) -> None:
         """Tell the client something, as its server would."""
-        if self._listener is not None:
-            self._listener.message(message, from_client=False)
+        self._recorded(message, from_client=False)
         self.to_client(message + b"\n")

@@ -100,6 +100,19 @@ def call(tool: str, request_id: int | None = 1, **arguments: Any) -> bytes:
     )
 
 
+def test_a_fault_of_recording_costs_the_record_and_never_the_pipe(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(line: bytes, *, from_client: bool) -> str:
+        raise RuntimeError
+
+    monkeypatch.setattr(scene, "message", broken)
+    scene.send(call("list_files", 1) + call("delete_file", 2))
+    assert b"".join(scene.server) == call("list_files", 1)
+    assert [one["id"] for one in scene.client] == [2]
+    assert scene.counters.faults == 3  # two lines, and what the client was told
+
+
 def test_lines_that_are_let_through_pass_as_they_came_at_every_cut(scene: Scene) -> None:
     lines = call("read_file", path="/a").replace(b"\n", b"\r\n") + b"\n" + call("list_files", 2)
     for at in range(len(lines)):

@@ -124,7 +124,8 @@ def test_what_a_server_asks_a_person_is_a_step(run: Recording) -> None:
     run.server(id=6, method="roots/list")
     run.client(id=6, result={"roots": []})
     asked, refused, roots = run.calls()
-    assert (asked.kind, asked.ext) == (CallKind.TOOL, {"event": "approval"})
+    assert asked.kind is CallKind.TOOL
+    assert asked.ext == {"event": "approval", "params": {"_meta": {"a": 1}}}
     assert asked.dispatch is not None
     assert (asked.dispatch.name, asked.dispatch.arguments) == ("elicitation/create", question)
     assert asked.dispatch.result == {"action": "accept", "content": {"size": "L"}}

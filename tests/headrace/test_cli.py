@@ -469,8 +469,8 @@ def test_the_probe_of_surrogates_needs_a_route_that_has_them(
 
 
 def test_policy_check_knows_the_routes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    bundle = inline_setup(tmp_path / "policy", routes=["openai", "opneai"]).bundle
-    said = complaint(capsys, "policy", "check", str(bundle), code=2)
+    folder = inline_setup(tmp_path / "policy", routes=["openai", "opneai"]).folder
+    said = complaint(capsys, "policy", "check", str(folder), code=2)
     assert "redaction.yaml:" in said
     assert "no route of a model is named opneai. Routes: anthropic, openai" in said
 

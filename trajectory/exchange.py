@@ -155,6 +155,8 @@ def feedback_name(tenant_id: str, target_kind: str, target_id: str, body: JsonOb
 
 ASKED_BY = "asked_by"
 """Field of the guard's feedback: the exchange that first asked a person for a tool call."""
+APPROVERS = "approvals"
+"""Source of the guard's feedback that tells what an approver answered."""
 
 
 @dataclass(frozen=True, slots=True)

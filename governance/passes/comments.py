@@ -2,6 +2,7 @@
 
 Whose words they are shows only by the conversation that the feedback is about. So a comment stays out where no stored
 conversation is known, and where its person, or anybody whom that conversation names, left it nothing to be used for.
+What an approver says mostly comes before the call that they let go on, and is none of its person's words.
 """
 
 from collections import defaultdict
@@ -12,7 +13,7 @@ from governance.passes.rows import BatchRows
 from governance.policy.consent import ConsentSpec, Purpose
 from governance.policy.selector import Facts
 from governance.stored_content import KnownContent
-from trajectory.exchange import Feedback
+from trajectory.exchange import APPROVERS, ASKED_BY, Feedback
 
 type Place = tuple[str, str]
 """Tenant, and the stored name of what feedback is about."""
@@ -61,7 +62,7 @@ class CommentConsent:
         """Whether a comment may be stored for any purpose."""
         trajectories = sorted(self._places.get(place, ()))
         if not trajectories:
-            return False
+            return ASKED_BY in feedback.body and feedback.body.get("source") == APPROVERS
         about = [(place[0], name) for name in trajectories]
         people = _joined(self._people.get(one, {}) for one in about)
         request = ConsentRequest(

@@ -32,7 +32,7 @@ from proxy.telemetry.counters import Counters
 from trajectory.canonical import JsonObject
 from trajectory.dialects.operations import Operation
 from trajectory.errors import ConfigurationError
-from trajectory.exchange import ASKED_BY, ClientIdentity
+from trajectory.exchange import APPROVERS, ASKED_BY, ClientIdentity
 
 _LOOK_SECONDS = 0.25
 KEEP_ALIVE_SECONDS = 10.0
@@ -521,7 +521,7 @@ def _is_refused(decision: CallDecision) -> bool:
 def _answer_of(approval: Approval, step_id: str, number: int) -> tuple[str, JsonObject]:
     """Return the signal that a person's answer is, or their silence."""
     answered, by_client = approval.decided_by is not None, approval.is_by_client
-    asked = "approvals:client" if by_client else "approvals"
+    asked = f"{APPROVERS}:client" if by_client else APPROVERS
     said: JsonObject = {
         "name": "approval",
         "value": float(approval.status in ("approved", "used")),

@@ -23,6 +23,8 @@ from tests.governance.factories import (
     user,
 )
 from trajectory.assembly.result import PlacedFeedback
+from trajectory.canonical import JsonObject
+from trajectory.exchange import ASKED_BY
 
 SAID = "quibblefast"
 FIRST = placed(call(1, [user("hello")], "hi", end_user="jo"), session_hint="b2:monday")
@@ -78,6 +80,21 @@ def test_of_what_nobody_knows_the_comment_stays_out(one: PlacedFeedback) -> None
     (signal,) = batch.signals
     assert (signal.value, signal.rationale) == (1.0, None)
     assert batch.governance[0].reasons == ("signal:kept", "signal:comment-left-out")
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({"source": "approvals", ASKED_BY: f"{2:032x}"}, True),
+        ({"source": "approvals"}, False),  # as any client can say
+        ({"source": "approvals:client", ASKED_BY: f"{2:032x}"}, False),
+    ],
+)
+def test_an_approver_s_comment_comes_before_its_call(more: JsonObject, kept: bool) -> None:
+    one = said("step2", "step")
+    one = replace(one, feedback=replace(one.feedback, body={**one.feedback.body, **more}))
+    (signal,) = judged(one).signals
+    assert (signal.rationale == SAID) is kept
 
 
 @pytest.mark.parametrize("one", [ON_SESSION, said("t1", "trajectory", trajectory_id="t1")])
